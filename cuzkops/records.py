@@ -1,0 +1,116 @@
+"""Files that outlive a command, on the host and here: manifest, lock owner, kill record, run record.
+
+Each carries a ``schema`` number; a reader refuses a number that it does not know and says which version wrote it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, StringConstraints
+
+from prover.protocol import Name, Record, Sha256
+
+
+class StoredRecord(Record):
+    """Base of the stored files: ``schema`` is spelled without the underscore that pydantic's own name forces."""
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+LayerName = Literal["runtime", "native", "app"]
+RelPath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+$")]
+
+
+class Layer(Record):
+    """One deterministic tar.gz of the artifact, named by its digest: ``<sha256>.tar.gz`` beside the manifest."""
+
+    name: LayerName
+    sha256: Sha256
+    n_bytes: int = Field(alias="bytes", ge=1)
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class HostPython(Record):
+    """The interpreter that a ``host-python`` artifact asks of the host."""
+
+    version: str = Field(description='such as "3.11"')
+    path: str = Field(description="where the build found it; tried first on the host")
+
+
+class Manifest(StoredRecord):
+    """``manifest.json``: what was built, from what, and what it needs of a host."""
+
+    build_id: str = Field(description="first 16 hex digits of the digest over the layers: same content, same id")
+    git: str = Field(description="revision, or an empty string outside a checkout")
+    dirty: bool
+    version: str
+    target: str = Field(description='such as "x86_64-linux-gnu"')
+    glibc_floor: str = Field(description="highest GLIBC symbol version over all ELF files of the artifact")
+    cpu_flags: list[str] = Field(description="flags of /proc/cpuinfo that the native code needs")
+    runtime: Literal["bundled", "host-python"]
+    host_python: HostPython | None = None
+    entry: Literal["prover"] = "prover"
+    layers: list[Layer]
+    builder: str = Field(description='"docker" or "local", for people; nothing depends on it')
+    built_unix_ns: int
+
+
+class LockOwner(StoredRecord):
+    """``lock/owner.json``: who changes this host right now."""
+
+    client_id: str = Field(description="random, kept in the tool's state directory")
+    user: str
+    host: str
+    pid: int
+    start_ticks: int = Field(description="start of that process on the client, in clock ticks since its boot")
+    run_id: str
+    step: str
+    since_unix_ns: int
+
+
+class ProcessId(Record):
+    """One process for ever: a PID alone may be reused."""
+
+    pid: int
+    start_ticks: int
+
+
+class KillRecord(StoredRecord):
+    """``run/kill.json``: the baseline that ``wait-memory`` judges by, written before the drain."""
+
+    name: Name
+    boot_id: str
+    processes: list[ProcessId] = Field(description="every process of the daemon's session, leader first")
+    exe: str
+    footprint_bytes: int = Field(description="F: sum of RssAnon + RssShmem + HugetlbPages")
+    available_bytes: int = Field(description="A0: min(MemAvailable, cgroup limit - usage + inactive_file)")
+    shmem_bytes: int
+    pins_pages: int | None = Field(description="P0: nr_foll_pin_acquired - nr_foll_pin_released; null if unreadable")
+    gpu_used_bytes: int | None
+    dev_shm: dict[str, int] = Field(description="files in /dev/shm with their sizes in bytes")
+    others: dict[str, int] = Field(description='memory in bytes of the larger other processes, by "pid:start_ticks"')
+    uptime_s: float = Field(description="/proc/uptime when this was taken: the clock of the whole series")
+    signalled_uptime_s: float | None = None
+
+
+class RunRecord(StoredRecord):
+    """``runs/<run_id>/run.json``: one deploy or measurement and all that identifies it."""
+
+    run_id: str
+    target: str
+    name: Name
+    daemon_kind: Literal["cuzkops", "cuzk"]
+    log_grammar: Literal["cuzkops", "cuzk"]
+    build_id: str
+    exe_sha256: str
+    config_sha256: str
+    circuits: dict[str, str] = Field(description="name -> sha256 of its zkey")
+    host: str
+    gpus: list[str]
+    driver: str | None
+    started_unix_ns: int
+    peak_bytes: int | None = Field(default=None, description="peak resident memory of the daemon, once known")

@@ -1,0 +1,1 @@
+"""The way to a host: connections, scripts, probes, transfers and the lock."""

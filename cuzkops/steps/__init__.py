@@ -1,0 +1,1 @@
+"""One stage a file: (host, request) -> result record. Nothing here prints."""

@@ -1,0 +1,1 @@
+"""Timing logs: parse -> spans -> statistics, records only, in one direction."""

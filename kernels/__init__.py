@@ -1,0 +1,1 @@
+"""BLS12-381 fields, curves, NTT, MSM and sparse products: two backends behind one interface."""

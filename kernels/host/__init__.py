@@ -1,0 +1,1 @@
+"""The backend on CPU threads: the embedded default."""

@@ -1,0 +1,1 @@
+"""How much memory work needs, and how much there is."""

@@ -1,0 +1,194 @@
+"""The words that the daemon and those who talk to it share: requests, answers, and ``run/daemon.json``.
+
+Imports pydantic only, so that the operator's tool can read these records without the daemon's dependencies.
+Every record carries its units in its names; times are Unix nanoseconds unless a name says otherwise.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+
+
+class Record(BaseModel):
+    """Base of every record that crosses a process boundary: frozen, and unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class DaemonState(StrEnum):
+    """What a daemon says of itself in ``run/daemon.json``."""
+
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+
+
+class DaemonRecord(Record):
+    """``run/daemon.json``: who runs here.
+
+    Written atomically by the daemon at start and at each change of ``state`` while it holds a flock on
+    ``run/daemon.lock``. For a daemon that is not ours ``launch`` or ``adopt`` writes the same file. The process is
+    the one with this (boot_id, pid, start_ticks); a file that outlived its process describes nobody.
+    """
+
+    schema_version: int = Field(default=1, alias="schema")
+    name: Name
+    release_id: str
+    launch_id: str
+    state: DaemonState
+    boot_id: str
+    pid: int
+    start_ticks: int = Field(description="field 22 of /proc/PID/stat: start time in clock ticks since boot")
+    session_id: int
+    exe_sha256: str
+    build_id: str
+    config_sha256: str
+    api: str = Field(description="absolute path of the unix socket; empty where the daemon is not ours")
+    logs: list[str]
+    started_unix_ns: int
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class WitnessRef(Record):
+    """One witness: a file on the daemon's host, or the digest of one that was put before."""
+
+    path: str | None = None
+    sha256: Sha256 | None = None
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> WitnessRef:
+        if (self.path is None) == (self.sha256 is None):
+            raise ValueError("give either path or sha256")
+        return self
+
+
+class JobRequest(Record):
+    """POST /v1/jobs: prove this circuit for these witnesses, in order."""
+
+    circuit: Name
+    witnesses: list[WitnessRef] = Field(min_length=1, max_length=256)
+    idempotency_key: Annotated[str, StringConstraints(min_length=1, max_length=128)] | None = None
+
+
+class JobState(StrEnum):
+    """queued -> running -> done | failed | cancelled; a queued job may also be cancelled or fail."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class ErrorBody(Record):
+    """One failure, in the words of ProverError or OpsError."""
+
+    code: str
+    message: str
+    hint: str = ""
+    details: dict[str, Any] = {}
+
+
+class ErrorAnswer(Record):
+    """What every failed request and every failed ``--json`` command returns."""
+
+    error: ErrorBody
+
+
+class ProofRecord(Record):
+    """One verified proof, as snarkjs writes it: ``proof.json`` and ``public.json``."""
+
+    proof: dict[str, Any]
+    public: list[str]
+
+
+class JobAnswer(Record):
+    """A job as it stands now. ``proofs`` has one entry a witness, in order, once the state is ``done``."""
+
+    id: str
+    circuit: Name
+    state: JobState
+    n_partitions: int
+    n_partitions_done: int
+    submitted_unix_ns: int
+    started_unix_ns: int | None = None
+    finished_unix_ns: int | None = None
+    proofs: list[ProofRecord] = []
+    error: ErrorBody | None = None
+
+
+class WitnessAnswer(Record):
+    """PUT /v1/witnesses/{sha256}: stored, or already there."""
+
+    sha256: Sha256
+    n_bytes: int
+
+
+class ReadyAnswer(Record):
+    """GET /v1/ready: 200 with ``ready`` true, or 503 with the state that stands in the way."""
+
+    ready: bool
+    state: DaemonState
+
+
+class DrainAnswer(Record):
+    """POST /v1/drain: no new jobs are taken; this many are still to finish."""
+
+    state: DaemonState
+    n_jobs_left: int
+
+
+class CircuitStatus(Record):
+    """A circuit that the daemon knows."""
+
+    name: Name
+    sha256: Sha256
+    n_constraints_domain: int = Field(description="size of the evaluation domain, a power of two")
+    n_public: int
+    loaded_bytes: int = Field(description="host memory that the loaded key holds; 0 while it is not loaded")
+
+
+class MemoryStatus(Record):
+    """The daemon's memory: its budget, what it reserved, and what the kernel says."""
+
+    budget_bytes: int
+    reserved_bytes: int
+    rss_bytes: int
+    peak_rss_bytes: int = Field(description="VmHWM of /proc/self/status")
+
+
+class StatusAnswer(Record):
+    """GET /status."""
+
+    daemon: DaemonRecord
+    version: str
+    backend: str
+    uptime_s: float
+    jobs: dict[JobState, int]
+    circuits: list[CircuitStatus]
+    memory: MemoryStatus
+
+
+class Problem(Record):
+    """One finding of a check: ``where`` is a dotted configuration path, a file, or a part of the host."""
+
+    where: str
+    message: str
+    hint: str = ""
+
+
+class CheckAnswer(Record):
+    """``prover serve --check-config --json``: everything wrong at once, and what this daemon will need."""
+
+    ok: bool
+    problems: list[Problem]
+    need_host_bytes: int
+    need_gpu_bytes: int
+    config_sha256: Sha256
