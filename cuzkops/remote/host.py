@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 from cuzkops.errors import OpsError
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuzkops.target import Target
-
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,9 @@ class Host(Protocol):
             TimeoutExpired: No line came for ``idle_timeout_s``.
         """
 
-    def put(self, source: Path, destination: str, *, mode: int, progress: Callable[[int, int], None] | None = None) -> None:
+    def put(
+        self, source: Path, destination: str, *, mode: int, progress: Callable[[int, int], None] | None = None
+    ) -> None:
         """Copy a local file to an absolute path on the host: temporary name, size check, rename.
 
         Args:
@@ -112,6 +113,6 @@ class Host(Protocol):
     def close(self) -> None:
         """End the connection; processes that were started detached live on."""
 
-    def __enter__(self) -> Host: ...
+    def __enter__(self) -> Self: ...
 
     def __exit__(self, *_: object) -> None: ...

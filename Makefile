@@ -1,0 +1,52 @@
+# Two commands set everything up on a machine with Python 3.11+, make and g++: `make demo` and `make test`.
+PYTHON ?= python3
+CXX ?= g++
+VENV := .venv
+BIN := $(VENV)/bin
+# The environment is current when this file exists: its name changes with the locks and the interpreter.
+STAMP := $(VENV)/installed-$(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)-$(shell $(PYTHON) -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null)
+
+.PHONY: demo test lint format lock env kernels clean
+
+demo: env kernels ## build, ship, kill, wait, launch, prove, pull and parse: the whole loop on this machine
+	$(BIN)/cuzkops demo
+
+test: env kernels ## everything whose peer is present; the rest is skipped with the reason
+	$(BIN)/pytest -m "not gpu" $(TESTS)
+
+lint: env ## ruff, mypy strict, codespell, and generated files that must match
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/codespell
+	$(BIN)/python -m kernels.gen.constants --check
+
+format: env
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+env: $(STAMP)
+
+$(STAMP):
+	@command -v $(PYTHON) >/dev/null || { echo "missing: $(PYTHON) (Python 3.11 or newer; set PYTHON= to name another)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "missing: Python 3.11 or newer ($(PYTHON) is older; set PYTHON= to name another)" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "missing: the venv module of $(PYTHON) (on Debian: apt install python3-venv)" >&2; exit 1; }
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+kernels: env ## the native library of the host backend (does nothing when it is current)
+	@command -v $(CXX) >/dev/null || { echo "missing: $(CXX) (a C++17 compiler; on Debian: apt install g++)" >&2; exit 1; }
+	$(BIN)/python -m kernels.build --cxx $(CXX)
+
+lock: env ## write both lock files anew, hashes only (needs uv: pip install uv)
+	uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 \
+	  --extra prover --extra demo --extra build --extra test pyproject.toml -o requirements.lock
+	$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; print("pydantic", *p["optional-dependencies"]["prover"], sep="\n")' \
+	  | uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 \
+	    -c requirements.lock - -o requirements-prover.lock
+
+clean:
+	rm -rf build dist kernels/_native

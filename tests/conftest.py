@@ -1,0 +1,43 @@
+"""What every test gets: a state directory of its own, no settings of the user, and skips that CI does not accept."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+REQUIRE_PEERS = os.environ.get("CUZKOPS_REQUIRE_PEERS") == "1"
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No test reads or writes what belongs to the user who runs it."""
+    for name in ("CUZKOPS_TARGET", "CUZKOPS_KNOWN_HOSTS", "PROVER_RELEASE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg-state"))
+
+
+def _forbid_skip(report: Any) -> None:
+    if REQUIRE_PEERS and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        report.outcome = "failed"
+        report.longrepr = f"every peer must be present here, yet: {reason}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, Any, Any]:
+    report = yield
+    _forbid_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, Any, Any]:
+    report = yield
+    _forbid_skip(report)
+    return report
