@@ -1,0 +1,317 @@
+"""What every backend of this library offers, and the arrays that go in and out.
+
+Number formats, once for the whole package: an element of the scalar field Fr is 4 little-endian 64-bit limbs, of the
+base field Fp 6. The domain of the numbers is in the type, never in a flag:
+
+=================  ==========  ====================================================================================
+type               shape       meaning of a row
+=================  ==========  ====================================================================================
+``FrPlain``        (n, 4)      x, with x < r: witnesses and MSM scalars
+``FrMont``         (n, 4)      x * R mod r, R = 2^256: what transforms and sparse products compute with
+``FrMontTwice``    (n, 4)      x * R^2 mod r: coefficients as zkey files store them; times ``FrPlain`` gives ``FrMont``
+``G1Affine``       (n, 12)     x | y, Montgomery, R = 2^384; (0, 0) is infinity
+``G2Affine``       (n, 24)     x.c0 | x.c1 | y.c0 | y.c1, Montgomery, R = 2^384; (0, 0) is infinity
+=================  ==========  ====================================================================================
+
+The roots of unity are those of zkey files: powers of 5^((r-1)/2^k), because snarkjs takes the smallest quadratic
+non-residue of Fr as generator. Other libraries use 7, and a proof made with those roots never verifies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
+Limbs = NDArray[np.uint64]
+Group = Literal["g1", "g2"]
+Timer: TypeAlias = "MutableMapping[str, int]"  # phase -> nanoseconds
+
+
+class KernelError(Exception):
+    """A backend cannot be had, or an operation in it failed; the message is one sentence."""
+
+
+@dataclass(frozen=True, eq=False)
+class LimbArray:
+    """Base of the typed arrays: rows of little-endian 64-bit limbs.
+
+    Args:
+        limbs: (n, width) uint64, C-contiguous; not copied.
+
+    Raises:
+        ValueError: Another type, shape or memory order. The numbers themselves are not looked at here: readers of
+            files do that, and ``Backend.first_invalid`` does it for points.
+    """
+
+    limbs: Limbs
+    width: ClassVar[int] = 0
+
+    def __post_init__(self) -> None:
+        a = self.limbs
+        if a.dtype != np.uint64 or a.ndim != 2 or a.shape[1] != self.width or not a.flags.c_contiguous:
+            raise ValueError(
+                f"{type(self).__name__} takes a C-contiguous (n, {self.width}) array of uint64, not {a.dtype} {a.shape}"
+            )
+
+    def __len__(self) -> int:
+        return int(self.limbs.shape[0])
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes that the limbs take."""
+        return int(self.limbs.nbytes)
+
+
+class FrPlain(LimbArray):
+    """(n, 4) elements of Fr as they are, each below r."""
+
+    width = 4
+
+
+class FrMont(LimbArray):
+    """(n, 4) elements of Fr in Montgomery form, x * 2^256 mod r."""
+
+    width = 4
+
+
+class FrMontTwice(LimbArray):
+    """(n, 4) elements of Fr as x * 2^512 mod r: the coefficients of a zkey file."""
+
+    width = 4
+
+
+class G1Affine(LimbArray):
+    """(n, 12) points of G1: x | y in Montgomery form; (0, 0) is infinity."""
+
+    width = 12
+
+
+class G2Affine(LimbArray):
+    """(n, 24) points of G2: x.c0 | x.c1 | y.c0 | y.c1 in Montgomery form; (0, 0) is infinity."""
+
+    width = 24
+
+
+PointsT = TypeVar("PointsT", G1Affine, G2Affine)
+
+
+@dataclass(frozen=True, eq=False)
+class CsrRows:
+    """A sparse matrix over Fr by rows; several entries in one place add up.
+
+    Args:
+        row_starts: (n_rows + 1,) uint64, rising from 0 to the number of entries.
+        columns: (n_entries,) uint32, each below ``n_columns``.
+        values: n_entries coefficients.
+        n_columns: The length of the vectors that it multiplies.
+
+    Raises:
+        ValueError: The parts do not fit each other, or a column is out of range.
+    """
+
+    row_starts: NDArray[np.uint64]
+    columns: NDArray[np.uint32]
+    values: FrMontTwice
+    n_columns: int
+
+    def __post_init__(self) -> None:
+        starts, columns = self.row_starts, self.columns
+        if starts.dtype != np.uint64 or starts.ndim != 1 or len(starts) == 0 or not starts.flags.c_contiguous:
+            raise ValueError(f"row_starts takes (n_rows + 1,) uint64, not {starts.dtype} {starts.shape}")
+        if columns.dtype != np.uint32 or columns.ndim != 1 or not columns.flags.c_contiguous:
+            raise ValueError(f"columns takes (n_entries,) uint32, not {columns.dtype} {columns.shape}")
+        if len(columns) != len(self.values) or int(starts[0]) != 0 or int(starts[-1]) != len(columns):
+            raise ValueError(f"row_starts ends at {int(starts[-1])}, but there are {len(columns)} entries")
+        if np.any(starts[1:] < starts[:-1]):
+            raise ValueError("row_starts falls somewhere")
+        if len(columns) and int(columns.max()) >= self.n_columns:
+            raise ValueError(f"column {int(columns.max())} is out of range: there are {self.n_columns}")
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows, empty ones included."""
+        return len(self.row_starts) - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Bases(Generic[PointsT]):
+    """Points that a backend holds for MSMs against them; each backend has its own subclass.
+
+    Args:
+        kind: The type of the points, ``G1Affine`` or ``G2Affine``.
+        n: Number of points, infinities included.
+        held_bytes: Bytes that this handle keeps, on the backend's device.
+    """
+
+    kind: type[PointsT]
+    n: int
+    held_bytes: int
+
+    @property
+    def group(self) -> Group:
+        """``"g1"`` or ``"g2"``."""
+        return "g1" if self.kind is G1Affine else "g2"
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """A sparse matrix that a backend holds; each backend has its own subclass.
+
+    Args:
+        n_rows: Number of rows.
+        n_columns: Number of columns.
+        held_bytes: Bytes that this handle keeps, on the backend's device.
+    """
+
+    n_rows: int
+    n_columns: int
+    held_bytes: int
+
+
+class Backend(Protocol):
+    """One device, or the threads of this host.
+
+    Common keywords of the operations: ``out`` takes the result instead of a new array; ``stream`` orders work on a
+    device and is None on the host; ``workspace`` is memory of the backend's own kind to use instead of allocating,
+    None on the host; ``timer`` is a mapping to which the nanoseconds of each phase are added under its name.
+    Different threads may call one backend at the same time, and handles may be shared between them.
+
+    Raises:
+        ValueError: Arrays that do not fit each other (a fault of the caller).
+        KernelError: Out of memory, threads that cannot be started, a device fault, or a closed backend.
+    """
+
+    @property
+    def name(self) -> str:
+        """``"host"`` or ``"cuda"``."""
+
+    @property
+    def device(self) -> str:
+        """One word for logs, such as ``"host"``."""
+
+    @property
+    def threads(self) -> int:
+        """CPU threads that one operation uses."""
+
+    def load_bases(self, points: PointsT, table_limit_bytes: int = 0) -> Bases[PointsT]:
+        """Hold points for MSMs.
+
+        Args:
+            points: On the curve; ``first_invalid`` checks that. The caller leaves them unchanged afterwards.
+            table_limit_bytes: Memory that precomputed multiples may take; 0 is none.
+        """
+
+    def load_matrix(self, rows: CsrRows) -> Matrix:
+        """Hold a sparse matrix; the caller leaves its arrays unchanged afterwards."""
+
+    def first_invalid(self, points: G1Affine | G2Affine) -> int | None:
+        """Index of the first row that has a coordinate >= p or is not on the curve, or None where all are sound."""
+
+    def msm(
+        self,
+        bases: Bases[PointsT],
+        scalars: FrPlain,
+        *,
+        out: PointsT | None = None,
+        stream: object | None = None,
+        workspace: object | None = None,
+        timer: Timer | None = None,
+    ) -> PointsT:
+        """Sum of scalars[i] * bases[i].
+
+        Args:
+            bases: A handle of this backend.
+            scalars: As many as there are bases; none at all gives infinity.
+            out: One point.
+            stream: See the class.
+            workspace: See the class.
+            timer: Phase ``msm``.
+
+        Returns:
+            One affine point, in the group of the bases.
+        """
+
+    def ntt(
+        self,
+        values: FrMont,
+        *,
+        inverse: bool = False,
+        out: FrMont | None = None,
+        stream: object | None = None,
+        workspace: object | None = None,
+        timer: Timer | None = None,
+    ) -> FrMont:
+        """Number-theoretic transform over the 2^k-th roots of 5, natural order in and out.
+
+        Args:
+            values: n coefficients (n values where ``inverse``), n a power of two up to 2^32.
+            inverse: From values to coefficients, the division by n included.
+            out: n elements; may be ``values`` itself.
+            stream: See the class.
+            workspace: See the class.
+            timer: Phase ``ntt``.
+
+        Returns:
+            sum_j values[j] * w^(i*j) for each i, with w = 5^((r-1)/n).
+        """
+
+    def multiply(
+        self,
+        matrix: Matrix,
+        witness: FrPlain,
+        *,
+        out: FrMont | None = None,
+        stream: object | None = None,
+        workspace: object | None = None,
+        timer: Timer | None = None,
+    ) -> FrMont:
+        """Matrix times vector.
+
+        Args:
+            matrix: A handle of this backend.
+            witness: ``matrix.n_columns`` elements.
+            out: ``matrix.n_rows`` elements.
+            stream: See the class.
+            workspace: See the class.
+            timer: Phase ``multiply``.
+
+        Returns:
+            ``matrix.n_rows`` elements.
+        """
+
+    def h(
+        self,
+        a: FrMont,
+        b: FrMont,
+        *,
+        out: FrPlain | None = None,
+        stream: object | None = None,
+        workspace: object | None = None,
+        timer: Timer | None = None,
+    ) -> FrPlain:
+        """The scalars for section 9 of a zkey file: A*B - C on the odd points of the double domain.
+
+        With c = a o b, three inverse transforms, multiplication of coefficient i by w^i with w = 5^((r-1)/2n), and
+        three transforms; no division by Z, which is the constant -2 there and is part of the bases of section 9
+        (snarkjs, ``groth16_prove.js``).
+
+        Args:
+            a: n values of A on the domain, n a power of two up to 2^31; left as they are.
+            b: n values of B.
+            out: n elements.
+            stream: See the class.
+            workspace: See the class.
+            timer: Phases ``ntt`` (the six transforms, coset shift and scaling included) and ``pointwise``.
+
+        Returns:
+            n scalars.
+        """
+
+    def close(self) -> None:
+        """Give back what the backend holds; later calls raise ``KernelError``."""
