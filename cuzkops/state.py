@@ -1,0 +1,211 @@
+"""What the tool remembers between commands: the last target, who this client is, and a folder a run.
+
+::
+
+    $XDG_STATE_HOME/cuzkops (default ~/.local/state/cuzkops)
+        client-id            random, made once: who holds a lock
+        last-target.json     where the last command worked
+        runs/<run_id>/       run.json, logs/, memory.jsonl
+        faults/              tracebacks of our own faults
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuzkops.errors import OpsError, UnreadableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuzkops.records import RunRecord
+
+
+def new_run_id(now_unix_ns: int | None = None) -> str:
+    """Make a run id: sorts by time (UTC, to the microsecond), unique by its random end."""
+    seconds, rest_ns = divmod(time.time_ns() if now_unix_ns is None else now_unix_ns, 10**9)
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(seconds))
+    return f"{stamp}-{rest_ns // 1000:06d}-{secrets.token_hex(2)}"
+
+
+def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Write a file so that a reader sees all of the old or all of the new one; makes its folder.
+
+    Raises:
+        OpsError: The file cannot be written; nothing is left beside it.
+    """
+    temporary = ""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(mode)
+        Path(temporary).replace(path)
+    except BaseException as error:
+        if temporary:
+            Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise _unwritable(path, error) from error
+        raise
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of one run, ``runs/<run_id>``."""
+
+    path: Path
+
+    @property
+    def run_id(self) -> str:
+        """The run's id, which is the folder's name."""
+        return self.path.name
+
+    @property
+    def logs(self) -> Path:
+        """Folder for the logs that were pulled; it exists."""
+        return self.path / "logs"
+
+    @property
+    def memory(self) -> Path:
+        """``memory.jsonl``: one sample of the host's memory a line."""
+        return self.path / "memory.jsonl"
+
+    def write(self, record: RunRecord) -> None:
+        """Write ``run.json`` whole.
+
+        Raises:
+            OpsError: It cannot be written.
+        """
+        write_atomically(self.path / "run.json", record.model_dump_json(by_alias=True, indent=2).encode() + b"\n")
+
+    def read(self) -> RunRecord:
+        """Read ``run.json``.
+
+        Raises:
+            UnreadableError: It is missing, damaged, or of another version of the tool.
+        """
+        from pydantic import ValidationError  # noqa: PLC0415 - half of the start-up time of `--help`
+
+        from cuzkops.records import RunRecord  # noqa: PLC0415 - the same
+
+        file = self.path / "run.json"
+        try:
+            return RunRecord.model_validate_json(file.read_bytes())
+        except OSError as error:
+            raise UnreadableError("run", f"{file} cannot be read: {error.strerror}") from error
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"]) or "the file"
+            raise UnreadableError(
+                "run",
+                f"{file} is not a run of this version: {where}: {first['msg']}",
+                "was it written by a newer cuzkops?",
+            ) from error
+
+
+@dataclass(frozen=True)
+class State:
+    """The tool's state directory.
+
+    Args:
+        root: The directory; made when something is first written.
+    """
+
+    root: Path
+
+    def last_target(self) -> str | None:
+        """The target of the last command that reached its host, or None."""
+        try:
+            stored = json.loads((self.root / "last-target.json").read_bytes())
+            if stored["schema"] == 1 and isinstance(stored["target"], str):
+                return str(stored["target"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None  # a convenience: damaged is as good as absent, and the target in use is always printed
+        return None
+
+    def remember_target(self, target: str) -> None:
+        """Make this the last target.
+
+        Raises:
+            OpsError: It cannot be written.
+        """
+        data = json.dumps({"schema": 1, "target": target})
+        write_atomically(self.root / "last-target.json", data.encode() + b"\n")
+
+    def client_id(self) -> str:
+        """The random name of this client, made at its first use.
+
+        Raises:
+            OpsError: It cannot be written.
+        """
+        file = self.root / "client-id"
+        try:
+            stored = file.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            stored = ""
+        if len(stored) == 32 and stored.isalnum():
+            return stored
+        made = secrets.token_hex(16)
+        write_atomically(file, made.encode() + b"\n")
+        return made
+
+    def new_run(self) -> RunFolder:
+        """Make the folder of a new run.
+
+        Raises:
+            OpsError: It cannot be made.
+        """
+        while True:
+            path = self.root / "runs" / new_run_id()
+            try:
+                (path.parent).mkdir(mode=0o700, parents=True, exist_ok=True)
+                path.mkdir(mode=0o700)
+                (path / "logs").mkdir(mode=0o700)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise _unwritable(path, error) from error
+            return RunFolder(path)
+
+    def runs(self) -> Iterator[RunFolder]:
+        """Every run that has a ``run.json``, the newest first."""
+        with contextlib.suppress(FileNotFoundError):
+            for path in sorted((self.root / "runs").iterdir(), reverse=True):
+                if (path / "run.json").is_file():
+                    yield RunFolder(path)
+
+    def write_fault(self, traceback: str) -> Path:
+        """Keep the traceback of a fault of our own; returns its file.
+
+        Raises:
+            OpsError: It cannot be written.
+        """
+        file = self.root / "faults" / f"{new_run_id()}.txt"
+        write_atomically(file, traceback.encode())
+        return file
+
+
+def open_state() -> State:
+    """The state directory of this user: ``$XDG_STATE_HOME/cuzkops``, else ``~/.local/state/cuzkops``."""
+    base = os.environ.get("XDG_STATE_HOME", "")
+    # The XDG specification: a relative path is to be ignored.
+    return State((Path(base) if Path(base).is_absolute() else Path.home() / ".local" / "state") / "cuzkops")
+
+
+def _unwritable(path: Path, error: OSError) -> OpsError:
+    return OpsError(
+        "state-unwritable",
+        f"{path} cannot be written: {error.strerror or error}",
+        "free space, fix its permissions, or set XDG_STATE_HOME to another folder",
+    )
