@@ -1,0 +1,193 @@
+"""What a deploy ships as ``config.toml``, and the circuits that it names.
+
+The tool reads three things of the daemon's configuration: ``name``, ``memory.budget`` and ``[[circuits]]``. Everything
+else is carried unread; the daemon itself judges it on the host (``check``). A circuit's local ``path`` becomes the
+digest of the file, under which the file is shipped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from cuzkops.errors import UsageError
+from cuzkops.toml import dump_toml
+from cuzkops.units import parse_size_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT_NAME = "prover"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+
+
+class CarriedCircuit(NamedTuple):
+    """A proving key that is shipped: its digest and where it lies here."""
+
+    sha256: str
+    path: Path
+
+
+@dataclass(frozen=True)
+class DeployConfig:
+    """A configuration as it is shipped.
+
+    Args:
+        text: ``config.toml``, every local path replaced by its digest.
+        sha256: Digest of ``text``.
+        name: The daemon's name.
+        circuits: Circuit name -> its key, found here and shipped.
+        host_circuits: Circuit name -> absolute path or digest of a key that only the host has; left alone.
+        budget_bytes: The explicit memory budget, or None where there is none or it is ``auto``.
+        source: The file that was read, or words for the default, for messages.
+    """
+
+    text: bytes
+    sha256: str
+    name: str
+    circuits: dict[str, CarriedCircuit]
+    host_circuits: dict[str, str]
+    budget_bytes: int | None
+    source: str
+
+
+def load_configuration(
+    path: Path | None, *, name: str | None = None, circuits: Mapping[str, Path] | None = None, budget: str | None = None
+) -> DeployConfig:
+    """Read a configuration file, or make the default one, and find what it carries.
+
+    Args:
+        path: The TOML file, or None for a default; relative paths in it are relative to its folder.
+        name: The daemon's name where the file has none (``"prover"`` if this is None too).
+        circuits: Further circuits, name -> local zkey or absolute path on the host.
+        budget: Memory budget such as ``"2GiB"`` that replaces the file's.
+
+    Raises:
+        UsageError: The file cannot be read or is wrong; all problems are named at once, with their dotted keys.
+    """
+    source = str(path) if path else "the default configuration"
+    document = _read(path) if path else {}
+    document = {"name": _settled_name(document.get("name"), name, source), **_without(document, "name")}
+    if budget is not None:
+        document["memory"] = {**_section(document, "memory", source), "budget": budget}
+    entries = _circuit_entries(document, source) + [
+        {"name": key, "path": str(zkey.absolute() if zkey.exists() else zkey)} for key, zkey in (circuits or {}).items()
+    ]
+    return _settle(document, entries, path.parent if path else Path(), source)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_bytes().decode())
+    except OSError as error:
+        raise UsageError("configuration", f"{path} cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError("configuration", f"{path} is not TOML: {error}") from error
+
+
+def _without(document: dict[str, Any], key: str) -> dict[str, Any]:
+    return {other: value for other, value in document.items() if other != key}
+
+
+def _settled_name(stored: object, given: str | None, source: str) -> str:
+    if stored is not None and given is not None and stored != given:
+        raise UsageError("configuration", f"{source}: name is {stored!r}, but {given!r} was asked for")
+    name = given or stored or DEFAULT_NAME
+    if not (isinstance(name, str) and _NAME.match(name)):
+        raise UsageError(
+            "configuration",
+            f"{source}: name is {name!r}, not 1 to 64 letters, digits, '.', '_' or '-', the first a letter or digit",
+        )
+    return name
+
+
+def _section(document: dict[str, Any], key: str, source: str) -> dict[str, Any]:
+    section = document.get(key, {})
+    if not isinstance(section, dict):
+        raise UsageError("configuration", f"{source}: {key} is {section!r}, not a table")
+    return section
+
+
+def _circuit_entries(document: dict[str, Any], source: str) -> list[dict[str, Any]]:
+    entries = document.get("circuits", [])
+    if not (isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries)):
+        raise UsageError("configuration", f"{source}: circuits is not a list of tables", "write [[circuits]]")
+    return list(entries)
+
+
+def _settle(document: dict[str, Any], entries: list[dict[str, Any]], folder: Path, source: str) -> DeployConfig:
+    problems: list[str] = []
+    carried: dict[str, CarriedCircuit] = {}
+    host: dict[str, str] = {}
+    shipped: list[dict[str, Any]] = []
+    for index, entry in enumerate(entries):
+        try:
+            name, where = _circuit(entry, folder, {*carried, *host})
+        except ValueError as error:
+            problems.append(f"{source}: circuits[{index}]{error}")
+            continue
+        if isinstance(where, CarriedCircuit):
+            carried[name] = where
+            entry = {**_without(entry, "path"), "sha256": where.sha256}  # noqa: PLW2901 - the entry as it is shipped
+        else:
+            host[name] = where
+        shipped.append(entry)
+    budget_bytes = None
+    try:
+        budget_bytes = _budget_bytes(_section(document, "memory", source).get("budget"))
+    except UsageError as error:
+        problems.append(f"{source}: memory.budget: {error.message}")
+    if problems:
+        raise UsageError("configuration", "\n".join(problems), details={"problems": problems})
+    document = {**_without(document, "circuits"), **({"circuits": shipped} if shipped else {})}
+    text = dump_toml(document).encode()
+    digest = hashlib.sha256(text).hexdigest()
+    return DeployConfig(text, digest, str(document["name"]), carried, host, budget_bytes, source)
+
+
+def _circuit(entry: dict[str, Any], folder: Path, taken: set[str]) -> tuple[str, CarriedCircuit | str]:
+    """One circuit: its name, and its key here or where the host has it; ValueError says which key is wrong."""
+    name, path, sha256 = entry.get("name"), entry.get("path"), entry.get("sha256")
+    if not (isinstance(name, str) and _NAME.match(name)):
+        raise ValueError(f".name is {name!r}, not a name of letters, digits, '.', '_' or '-'")
+    if name in taken:
+        raise ValueError(f".name: {name!r} stands twice")
+    if sha256 is not None and not (isinstance(sha256, str) and _SHA256.match(sha256)):
+        raise ValueError(f".sha256 of {name} is {sha256!r}, not 64 hexadecimal digits")
+    if path is None:
+        if sha256 is None:
+            raise ValueError(f" ({name}) has neither path nor sha256")
+        return name, str(sha256)
+    if not isinstance(path, str) or not path:
+        raise ValueError(f".path of {name} is {path!r}, not a path")
+    local = folder / Path(path).expanduser()
+    if not local.exists():
+        if not path.startswith("/"):
+            raise ValueError(f".path of {name}: {local} does not exist (a path of the host must be absolute)")
+        return name, path
+    found = _digest(local, name)
+    if sha256 not in (None, found):
+        raise ValueError(f".sha256 of {name} is {sha256}, but {local} has {found}")
+    return name, CarriedCircuit(found, local)
+
+
+def _digest(path: Path, name: str) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ValueError(f".path of {name}: {path} cannot be read: {error.strerror}") from error
+
+
+def _budget_bytes(budget: object) -> int | None:
+    if budget is None or budget == "auto":
+        return None
+    if not isinstance(budget, str):
+        raise UsageError("size", f'{budget!r} is not a size: write a text such as "2GiB", or "auto"')
+    return parse_size_bytes(budget)
