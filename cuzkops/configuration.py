@@ -1,8 +1,8 @@
 """What a deploy ships as ``config.toml``, and the circuits that it names.
 
-The tool reads three things of the daemon's configuration: ``name``, ``memory.budget`` and ``[[circuits]]``. Everything
-else is carried unread; the daemon itself judges it on the host (``check``). A circuit's local ``path`` becomes the
-digest of the file, under which the file is shipped.
+The tool reads three things of the daemon's configuration: ``daemon.name``, ``memory.budget`` and ``[[circuits]]``.
+Everything else is carried unread; the daemon itself judges it on the host (``check``). A circuit's local ``path``
+becomes the digest of the file, under which the file is shipped.
 """
 
 from __future__ import annotations
@@ -73,9 +73,10 @@ def load_configuration(
     """
     source = str(path) if path else "the default configuration"
     document = _read(path) if path else {}
-    document = {"name": _settled_name(document.get("name"), name, source), **_without(document, "name")}
+    daemon, memory = _section(document, "daemon", source), _section(document, "memory", source)
+    document = {**document, "daemon": {**daemon, "name": _settled_name(daemon.get("name"), name, source)}}
     if budget is not None:
-        document["memory"] = {**_section(document, "memory", source), "budget": budget}
+        document["memory"] = {**memory, "budget": budget}
     entries = _circuit_entries(document, source) + [
         {"name": key, "path": str(zkey.absolute() if zkey.exists() else zkey)} for key, zkey in (circuits or {}).items()
     ]
@@ -97,12 +98,12 @@ def _without(document: dict[str, Any], key: str) -> dict[str, Any]:
 
 def _settled_name(stored: object, given: str | None, source: str) -> str:
     if stored is not None and given is not None and stored != given:
-        raise UsageError("configuration", f"{source}: name is {stored!r}, but {given!r} was asked for")
+        raise UsageError("configuration", f"{source}: daemon.name is {stored!r}, but {given!r} was asked for")
     name = given or stored or DEFAULT_NAME
     if not (isinstance(name, str) and _NAME.match(name)):
         raise UsageError(
             "configuration",
-            f"{source}: name is {name!r}, not 1 to 64 letters, digits, '.', '_' or '-', the first a letter or digit",
+            f"{source}: daemon.name is {name!r}, not 1 to 64 of letters, digits, '.', '_' and '-', a letter or digit first",
         )
     return name
 
@@ -138,17 +139,20 @@ def _settle(document: dict[str, Any], entries: list[dict[str, Any]], folder: Pat
         else:
             host[name] = where
         shipped.append(entry)
+    memory = _section(document, "memory", source)
     budget_bytes = None
     try:
-        budget_bytes = _budget_bytes(_section(document, "memory", source).get("budget"))
+        budget_bytes = _budget_bytes(memory.get("budget"))
     except UsageError as error:
         problems.append(f"{source}: memory.budget: {error.message}")
     if problems:
         raise UsageError("configuration", "\n".join(problems), details={"problems": problems})
+    if budget_bytes is not None:
+        document = {**document, "memory": {**memory, "budget": _shipped_budget(str(memory["budget"]), budget_bytes)}}
     document = {**_without(document, "circuits"), **({"circuits": shipped} if shipped else {})}
     text = dump_toml(document).encode()
     digest = hashlib.sha256(text).hexdigest()
-    return DeployConfig(text, digest, str(document["name"]), carried, host, budget_bytes, source)
+    return DeployConfig(text, digest, str(document["daemon"]["name"]), carried, host, budget_bytes, source)
 
 
 def _circuit(entry: dict[str, Any], folder: Path, taken: set[str]) -> tuple[str, CarriedCircuit | str]:
@@ -166,15 +170,21 @@ def _circuit(entry: dict[str, Any], folder: Path, taken: set[str]) -> tuple[str,
         return name, str(sha256)
     if not isinstance(path, str) or not path:
         raise ValueError(f".path of {name} is {path!r}, not a path")
+    return name, _key_at(path, sha256, folder, name)
+
+
+def _key_at(path: str, sha256: str | None, folder: Path, name: str) -> CarriedCircuit | str:
     local = folder / Path(path).expanduser()
     if not local.exists():
         if not path.startswith("/"):
             raise ValueError(f".path of {name}: {local} does not exist (a path of the host must be absolute)")
-        return name, path
+        if sha256 is not None:
+            raise ValueError(f" ({name}): {path} does not exist here, and the host's key has either path or sha256")
+        return path
     found = _digest(local, name)
     if sha256 not in (None, found):
         raise ValueError(f".sha256 of {name} is {sha256}, but {local} has {found}")
-    return name, CarriedCircuit(found, local)
+    return CarriedCircuit(found, local)
 
 
 def _digest(path: Path, name: str) -> str:
@@ -191,3 +201,8 @@ def _budget_bytes(budget: object) -> int | None:
     if not isinstance(budget, str):
         raise UsageError("size", f'{budget!r} is not a size: write a text such as "2GiB", or "auto"')
     return parse_size_bytes(budget)
+
+
+def _shipped_budget(text: str, budget_bytes: int) -> str:
+    """The daemon reads binary units alone: other spellings are shipped in bytes."""
+    return text if text.endswith("iB") else f"{budget_bytes}B"

@@ -35,7 +35,7 @@ def write(folder: Path, text: str) -> Path:
 
 def test_a_local_path_becomes_the_digest_of_the_file(folder: Path) -> None:
     config = load_configuration(write(folder, '[[circuits]]\nname = "mul"\npath = "mul.zkey"\n'))
-    assert config.text.decode() == f'name = "prover"\n\n[[circuits]]\nname = "mul"\nsha256 = "{KEY_SHA256}"\n'
+    assert config.text.decode() == f'[daemon]\nname = "prover"\n\n[[circuits]]\nname = "mul"\nsha256 = "{KEY_SHA256}"\n'
     assert config.sha256 == hashlib.sha256(config.text).hexdigest()
     assert config.circuits == {"mul": CarriedCircuit(KEY_SHA256, folder / "mul.zkey")}
     assert config.host_circuits == {}
@@ -50,10 +50,12 @@ def test_an_absolute_path_that_is_not_here_is_left_to_the_host(folder: Path) -> 
 
 def test_other_keys_are_carried_unread(folder: Path) -> None:
     config = load_configuration(
-        write(folder, 'name = "b"\n[memory]\nbudget = "2GiB"\nmargin = 3\n[a."b.c"]\nlist = [1, [true, 2.5]]\n')
+        write(
+            folder, '[daemon]\nname = "b"\n[memory]\nbudget = "2GiB"\nmargin = 3\n[a."b.c"]\nlist = [1, [true, 2.5]]\n'
+        )
     )
     assert tomllib.loads(config.text.decode()) == {
-        "name": "b",
+        "daemon": {"name": "b"},
         "memory": {"budget": "2GiB", "margin": 3},
         "a": {"b.c": {"list": [1, [True, 2.5]]}},
     }
@@ -63,11 +65,16 @@ def test_other_keys_are_carried_unread(folder: Path) -> None:
 def test_without_a_file_the_circuits_of_the_options_make_one(folder: Path) -> None:
     config = load_configuration(None, circuits={"mul": folder / "mul.zkey"}, budget="512MiB")
     assert tomllib.loads(config.text.decode()) == {
-        "name": "prover",
+        "daemon": {"name": "prover"},
         "memory": {"budget": "512MiB"},
         "circuits": [{"name": "mul", "sha256": KEY_SHA256}],
     }
     assert config.budget_bytes == 512 * 2**20
+
+
+def test_a_budget_in_decimal_units_is_shipped_in_bytes() -> None:
+    config = load_configuration(None, budget="1.5GB")
+    assert tomllib.loads(config.text.decode())["memory"] == {"budget": "1500000000B"}
 
 
 def test_a_circuit_of_the_options_is_relative_to_where_one_stands(
@@ -90,7 +97,8 @@ def test_auto_is_never_a_need(folder: Path, text: str, budget_bytes: int | None)
     ("text", "said"),
     [
         ("name = ", "is not TOML"),
-        ('name = "-x"', "name is '-x'"),
+        ('[daemon]\nname = "-x"', "daemon.name is '-x'"),
+        ("daemon = 3", "daemon is 3, not a table"),
         ("memory = 3", "memory is 3, not a table"),
         ("[memory]\nbudget = 3", "memory.budget: 3 is not a size"),
         ('[memory]\nbudget = "3 potatoes"', "memory.budget: '3 potatoes' is not a size"),
@@ -100,6 +108,7 @@ def test_auto_is_never_a_need(folder: Path, text: str, budget_bytes: int | None)
         ('[[circuits]]\nname = "a"\npath = "no.zkey"', "no.zkey does not exist"),
         ('[[circuits]]\nname = "a"\npath = "."', "cannot be read: Is a directory"),
         ('[[circuits]]\nname = "a"\nsha256 = "12"', "circuits[0].sha256 of a is '12'"),
+        (f'[[circuits]]\nname = "a"\npath = "/no/a"\nsha256 = "{"0" * 64}"', "has either path or sha256"),
         (f'[[circuits]]\nname = "a"\npath = "mul.zkey"\nsha256 = "{"0" * 64}"', f"has {KEY_SHA256}"),
     ],
 )
@@ -128,7 +137,7 @@ def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
 
 def test_a_name_that_contradicts_the_file_is_refused(folder: Path) -> None:
     with pytest.raises(UsageError, match="name is 'a', but 'b' was asked for"):
-        load_configuration(write(folder, 'name = "a"'), name="b")
+        load_configuration(write(folder, '[daemon]\nname = "a"'), name="b")
 
 
 SCALARS = (
