@@ -1,0 +1,223 @@
+"""Running scripts and moving files through ``/bin/sh -s``: the same for every host, whatever carries the bytes."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Self
+
+from cuzkops.errors import OpsError, TimeoutExpired, UnreachableError
+from cuzkops.remote import envelope, transfer
+from cuzkops.remote.host import Completed, Script
+from cuzkops.remote.lines import LineSplitter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from cuzkops.remote.channel import Channel
+    from cuzkops.target import Target
+
+STALL_S = 60
+"""A transfer that does not move for so long is given up."""
+_HOST_MARGIN_S = 5
+"""The host's own bound comes this much after the client's, which ends the script in an orderly way."""
+_KEPT_STDERR_BYTES = 1 << 16
+_BLOCK_BYTES = 1 << 18
+
+
+class Conversation:
+    """One script in its envelope: output without what came before the marker."""
+
+    def __init__(self, channel: Channel, target: Target, marker: str) -> None:
+        self.channel = channel
+        self._target = target
+        self._out = envelope.AfterMarker(marker)
+        self._err = envelope.AfterMarker(marker)
+
+    def receive(self, timeout_s: float) -> tuple[bytes, bytes] | None:
+        """Wait for output of the script; see ``Channel.receive``.
+
+        Raises:
+            UnreachableError: The login shell ended without starting the script.
+        """
+        chunk = self.channel.receive(timeout_s=timeout_s)
+        if chunk is not None:
+            return self._out.feed(chunk[0]), self._err.feed(chunk[1])
+        if self._out.before is not None:
+            said = (self._out.before + (self._err.before or b"")).decode(errors="replace").split()
+            raise UnreachableError(
+                "no-shell",
+                f"the login shell of {self._target} did not start /bin/sh"
+                + (f": {' '.join(said)[-300:]}" if said else ""),
+                "log in by hand and see why; the account needs a shell that runs commands",
+            )
+        return None
+
+
+class ShellHost(ABC):
+    """A Host whose scripts run in channels that a subclass opens. A context manager; ``close`` may be called twice."""
+
+    target: Target
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._open: set[Channel] = set()
+
+    @abstractmethod
+    def _start(self, command: str) -> Channel:
+        """Start a command of simple words and give its streams."""
+
+    def _bound(self, timeout_s: float) -> str:  # noqa: ARG002 - a subclass uses it
+        """Words before ``/bin/sh -s`` that make the host itself end it; none by default."""
+        return ""
+
+    def run(self, script: Script, *, timeout_s: float = 60) -> Completed:
+        """See ``Host.run``."""
+        deadline = time.monotonic() + timeout_s
+        talk = self._say(script, envelope.guarded, self._bound(timeout_s + _HOST_MARGIN_S))
+        try:
+            out, err = bytearray(), bytearray()
+            while chunk := self._next(talk, deadline):
+                out += chunk[0]
+                err += chunk[1]
+            status = talk.channel.status(timeout_s=max(0, deadline - time.monotonic()))
+            return Completed(script, status, bytes(out), bytes(err))
+        except TimeoutError:
+            raise self._overdue(talk, f"{script.title} took more than {timeout_s:g} s", script) from None
+        finally:
+            self._end(talk)
+
+    def stream(self, script: Script, *, idle_timeout_s: float = 60) -> Iterator[bytes]:
+        """See ``Host.stream``."""
+        talk = self._say(script, envelope.guarded)
+        try:
+            splitter, err = LineSplitter(), b""
+            while chunk := self._next(talk, time.monotonic() + idle_timeout_s):
+                err = (err + chunk[1])[-_KEPT_STDERR_BYTES:]
+                yield from splitter.feed(chunk[0])
+            yield from splitter.rest()
+            status = talk.channel.status(timeout_s=idle_timeout_s)
+            Completed(script, status, b"", err).check()
+        except TimeoutError:
+            raise self._overdue(talk, f"{script.title} said nothing for {idle_timeout_s:g} s", script) from None
+        finally:
+            self._end(talk)
+
+    def put(
+        self, source: Path, destination: str, *, mode: int, progress: Callable[[int, int], None] | None = None
+    ) -> None:
+        """See ``Host.put``."""
+        n_bytes = transfer.size_of(source)
+        script = transfer.put_script(destination, n_bytes=n_bytes, mode=mode, token=secrets.token_hex(4))
+        talk = self._say(script, envelope.fed)
+        try:
+            out, err = self._ready(talk)
+            if out.startswith(transfer.READY):
+                with source.open("rb") as file:
+                    self._feed(talk, file.read, n_bytes, progress)
+            talk.channel.end_input()
+            while chunk := self._next(talk, time.monotonic() + STALL_S):
+                err += chunk[1]
+            status = talk.channel.status(timeout_s=STALL_S)
+        except TimeoutError:
+            raise self._overdue(talk, f"{script.title} stood still for {STALL_S} s", script) from None
+        finally:
+            self._end(talk)
+        if status != 0:
+            raise transfer.put_failed(source, destination, self.target, n_bytes, err)
+
+    def get(self, source: str, destination: Path, *, offset: int = 0) -> int:
+        """See ``Host.get``."""
+        script = transfer.get_script(source, offset)
+        talk = self._say(script, envelope.guarded)
+        n_bytes, err = 0, b""
+        try:
+            with transfer.appending(destination) as file:
+                while chunk := self._next(talk, time.monotonic() + STALL_S):
+                    n_bytes += file.write(chunk[0])
+                    err += chunk[1]
+            status = talk.channel.status(timeout_s=STALL_S)
+        except TimeoutError:
+            raise self._overdue(talk, f"{script.title} stood still for {STALL_S} s", script) from None
+        finally:
+            self._end(talk)
+        if status != 0:
+            raise transfer.get_failed(source, self.target, err)
+        return n_bytes
+
+    def close(self) -> None:
+        """End every script that still runs here; processes that were started detached live on."""
+        for channel in list(self._open):
+            channel.end()
+            self._open.discard(channel)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _say(self, script: Script, wrap: Callable[[str, str], bytes], bound: str = "") -> Conversation:
+        marker = f"cuzkops{secrets.token_hex(8)}"
+        channel = self._start(f"{bound}/bin/sh -s")
+        self._open.add(channel)
+        talk = Conversation(channel, self.target, marker)
+        try:
+            channel.send(wrap(script.text, marker), timeout_s=STALL_S)
+        except BrokenPipeError:
+            pass  # what it said before it ended is the reason: the first receive tells
+        except BaseException:
+            self._end(talk)
+            raise
+        return talk
+
+    def _next(self, talk: Conversation, deadline: float) -> tuple[bytes, bytes] | None:
+        """Output that came before ``deadline`` on the monotonic clock, or None at the end."""
+        while (left_s := deadline - time.monotonic()) > 0:
+            chunk = talk.receive(left_s)
+            if chunk is None or any(chunk):
+                return chunk
+        raise TimeoutError
+
+    def _ready(self, talk: Conversation) -> tuple[bytes, bytes]:
+        """Wait until a fed script asks for its data or ends."""
+        out, err = b"", b""
+        deadline = time.monotonic() + STALL_S
+        while not out.startswith(transfer.READY) and (chunk := self._next(talk, deadline)):
+            out += chunk[0]
+            err += chunk[1]
+        return out, err
+
+    def _feed(
+        self,
+        talk: Conversation,
+        read: Callable[[int], bytes],
+        n_bytes: int,
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        n_sent = 0
+        try:
+            while block := read(_BLOCK_BYTES):
+                talk.channel.send(block, timeout_s=STALL_S)
+                n_sent += len(block)
+                if progress:
+                    progress(n_sent, n_bytes)
+        except BrokenPipeError:
+            pass  # the script ended early and says why
+
+    def _overdue(self, talk: Conversation, what: str, script: Script) -> OpsError:
+        ended = self._end(talk)
+        how = "it was ended there" if ended else "its end was not confirmed, it may still run there"
+        return TimeoutExpired("remote-timeout", f"{what} on {self.target}; {how}", details={"command": script.text})
+
+    def _end(self, talk: Conversation) -> bool:
+        self._open.discard(talk.channel)
+        return talk.channel.end()
+
+
+def whole_seconds(timeout_s: float) -> int:
+    """Round up, for commands that take whole seconds only."""
+    return max(1, math.ceil(timeout_s))

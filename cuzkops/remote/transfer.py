@@ -1,0 +1,117 @@
+"""Moving files through a shell: the scripts of an upload and a download, and the sentence when one fails.
+
+Plain ``cat`` on purpose: it needs no SFTP subsystem, the host's own words tell why a write failed, and when the client
+dies the script itself removes the unfinished file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, BinaryIO
+
+from cuzkops.errors import OpsError
+from cuzkops.remote.host import Script
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from cuzkops.target import Target
+
+READY = b"ready\n"
+"""What an upload prints when it has checked everything that it can before the data comes."""
+
+_PUT = """
+export LC_ALL=C
+folder=${destination%/*}/
+part=$destination.part-$token
+trap 'rm -f -- "$part"' EXIT
+trap 'exit 1' HUP INT PIPE TERM
+if [ -d "$destination" ]; then echo 'it is a folder' >&2; exit 1; fi
+if [ ! -d "$folder" ]; then echo "there is no folder $folder" >&2; exit 1; fi
+have_kib() { df -Pk "$folder" 2>/dev/null | { read -r _; read -r _ _ _ kib _; echo "${kib:-}"; }; }
+umask 077
+if ! (: >"$part") 2>/dev/null; then echo "the folder $folder takes no new file: no permission or read-only" >&2; exit 1; fi
+kib=$(have_kib)
+case $kib in
+'' | *[!0-9]*) ;;
+*) if [ "$kib" -lt "$(((n_bytes + 1023) / 1024))" ]; then echo "disk full, have KiB: $kib" >&2; exit 1; fi ;;
+esac
+echo ready
+cat >"$part" || { : >"$part"; echo "have KiB: $(have_kib)" >&2; exit 1; }
+size=$(wc -c <"$part")
+if [ "$size" -ne "$n_bytes" ]; then echo "$((size)) of $n_bytes bytes arrived" >&2; exit 1; fi
+chmod "$mode" "$part" || exit 1
+sync "$part" 2>/dev/null || :
+mv -f -- "$part" "$destination"
+"""
+
+_GET = """
+export LC_ALL=C
+if [ -d "$source" ]; then echo 'it is a folder' >&2; exit 1; fi
+tail -c "+$((offset + 1))" -- "$source"
+"""
+
+
+def put_script(destination: str, *, n_bytes: int, mode: int, token: str) -> Script:
+    """Receive ``n_bytes`` on standard input into ``destination``, atomically.
+
+    Raises:
+        ValueError: The destination is not an absolute path of a file.
+    """
+    if not destination.startswith("/") or destination.endswith("/"):
+        raise ValueError(f"{destination!r} is not an absolute path of a file")
+    parameters = {"destination": destination, "n_bytes": str(n_bytes), "mode": f"{mode:o}", "token": token}
+    return Script(f"upload {destination}", _PUT, parameters, changes=True)
+
+
+def get_script(source: str, offset: int) -> Script:
+    """Print ``source`` from a byte offset on."""
+    return Script(f"download {source}", _GET, {"source": source, "offset": str(offset)})
+
+
+def put_failed(source: Path, destination: str, target: Target, n_bytes: int, stderr: bytes) -> OpsError:
+    """Say why an upload failed, from what the script printed."""
+    text = stderr.decode(errors="replace").strip()
+    details: dict[str, object] = {"source": str(source), "destination": destination, "said": text}
+    where = f"{destination} on {target}"
+    if "No space left" in text or "disk full" in text or "quota exceeded" in text:
+        kib = text.rpartition("have KiB: ")[2].split("\n")[0].strip()
+        have = f", have {int(kib) * 1024:,} bytes" if kib.isdigit() else ""
+        message = f"disk full: {where} needs {n_bytes:,} bytes{have}"
+        return OpsError("disk-full", message, "make room there or choose another --remote-dir", details)
+    reason = text.splitlines()[-1] if text else "the host gave no reason"
+    return OpsError("upload-failed", f"{source.name} could not be written to {where}: {reason}", "", details)
+
+
+def get_failed(source: str, target: Target, stderr: bytes) -> OpsError:
+    """Say why a download failed."""
+    text = stderr.decode(errors="replace").strip()
+    reason = text.splitlines()[-1] if text else "the host gave no reason"
+    return OpsError("download-failed", f"{source} could not be read from {target}: {reason}", details={"said": text})
+
+
+def size_of(source: Path) -> int:
+    """Size of a local file in bytes.
+
+    Raises:
+        OpsError: It cannot be read or is not a file.
+    """
+    try:
+        if not source.is_file():
+            raise OpsError("no-such-file", f"{source} is not a file on this machine")
+        return source.stat().st_size
+    except OSError as error:
+        raise OpsError("no-such-file", f"{source} cannot be read: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def appending(destination: Path) -> Iterator[BinaryIO]:
+    """Open a local file to append to; whatever goes wrong with it becomes one sentence."""
+    try:
+        with destination.open("ab") as file:
+            yield file
+    except OSError as error:
+        if isinstance(error, TimeoutError):
+            raise
+        raise OpsError("download-failed", f"{destination} cannot be written: {error.strerror}") from error
