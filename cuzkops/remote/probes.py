@@ -1,0 +1,385 @@
+"""What is true on a host: one script and one pure parser a record."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field
+
+from cuzkops.errors import OpsError
+from cuzkops.remote.host import Script
+from cuzkops.remote.procfs import DEAD_STATES, TICKS_PER_S, Facts, Memory, parse_kib, parse_leftovers, parse_memory
+from cuzkops.remote.procfs import parse_stats as _parse_stats
+from cuzkops.remote.script import LEFTOVERS, MEMORY, PRELUDE, PROCESSES, roots
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cuzkops.remote.host import Host
+
+TOOLS = ("tar", "gzip", "sha256sum", "timeout", "setsid", "ln", "mv", "mkdir", "cat", "grep")
+MIN_BYTES = 64 << 20
+"""Processes below this are never the reason why memory is short."""
+
+
+class Gpu(Facts):
+    """One line of nvidia-smi; null where it says [N/A]."""
+
+    name: str
+    total_bytes: int | None
+    used_bytes: int | None
+
+
+class HostFacts(Facts):
+    """What a host is and has. Nothing in it needs more than sh, /proc, coreutils or busybox, and grep."""
+
+    hostname: str
+    kernel: str
+    machine: str = Field(description='such as "x86_64"')
+    boot_id: str
+    uid: int
+    user: str
+    libc: Literal["glibc", "musl", "unknown"]
+    libc_version: str = Field(description='such as "2.36"; empty where unknown')
+    n_cpus: int
+    cpu_flags: frozenset[str]
+    memory: Memory
+    thp: str = Field(description="transparent huge pages: always, madvise or never; empty where unknown")
+    dev_shm: dict[str, int] = Field(description="files in /dev/shm, other tmpfs, SysV segments: bytes")
+    folder: str
+    folder_parent: str = Field(description="the folder itself, or the nearest parent that exists")
+    folder_writable: bool
+    folder_executable: bool
+    disk_total_bytes: int
+    disk_free_bytes: int
+    tools: frozenset[str]
+    pythons: dict[str, str] = Field(description="path -> version of the interpreters found")
+    nvidia_devices: list[str]
+    nvidia_driver: str = Field(description="empty where there is none")
+    nvidia_smi: Literal["missing", "ok", "failed", "hung"]
+    gpus: list[Gpu]
+    in_container: bool = Field(description="a guess: a container's marker files or an overlay as root")
+    hides_processes: bool = Field(description="/proc is mounted with hidepid: other users' processes are invisible")
+
+    @property
+    def available_bytes(self) -> int:
+        """What a new process may count on: min(MemAvailable, cgroup limit - usage + inactive_file)."""
+        return self.memory.available_bytes
+
+    @property
+    def gpu_used_bytes(self) -> int | None:
+        """Memory used on all GPUs together, or None where nvidia-smi does not say."""
+        used = [gpu.used_bytes for gpu in self.gpus if gpu.used_bytes is not None]
+        return sum(used) if used else None
+
+
+class ProcessInfo(Facts):
+    """One process as it was when it was looked at; (pid, start_ticks) name it for the life of the boot."""
+
+    pid: int
+    start_ticks: int
+    started_unix_s: float
+    ppid: int
+    session_id: int
+    uid: int
+    user: str
+    state: str = Field(description="state letter of the thread group leader")
+    n_live_threads: int = Field(description="threads outside of the states Z and X: none left means gone")
+    thread_states: str = Field(description='state letters of the live threads, sorted, each once: "DS"')
+    exe: str = Field(description="path without ' (deleted)'; empty where it cannot be read")
+    cmdline: str
+    footprint_bytes: int = Field(description="RssAnon + RssShmem + HugetlbPages")
+    gpu_files: list[str]
+
+    @property
+    def label(self) -> str:
+        """The process in a sentence: ``pid 812 (/opt/cuzk, root)``."""
+        return f"pid {self.pid} ({self.exe or self.cmdline.strip() or 'executable not readable'}, {self.user})"
+
+
+# Nothing may wait for nvidia-smi: on a wedged driver it hangs in state D, where not even SIGKILL ends it.
+_NVIDIA = r"""
+nvidia() {
+    for device in "$DEV"/nvidia*; do [ -e "$device" ] && echo "device $device"; done
+    [ -r "$PROC/driver/nvidia/version" ] && read -r line <"$PROC/driver/nvidia/version" && echo "driver $line"
+    command -v nvidia-smi >/dev/null 2>&1 || { echo "smi missing"; return 0; }
+    answer=$(mktemp) || { echo "smi failed"; return 0; }
+    nvidia-smi --query-gpu=name,memory.total,memory.used --format=csv,noheader,nounits \
+        </dev/null >"$answer" 2>/dev/null &
+    smi=$! waited=0 state=R
+    while [ "$waited" -lt "$SMI_TENTHS" ]; do
+        read -r line <"/proc/$smi/stat" && state=${line##*) } state=${state%% *}
+        [ "$state" = Z ] && break
+        [ -e "/proc/$smi" ] || break
+        sleep 0.1 2>/dev/null || { sleep 1; waited=$((waited + 9)); }
+        waited=$((waited + 1))
+    done
+    if [ "$waited" -ge "$SMI_TENTHS" ]; then
+        kill -KILL "$smi"
+        echo "smi hung"
+    elif wait "$smi"; then
+        echo "smi ok"
+        while read -r line; do echo "gpu $line"; done <"$answer"
+    else
+        echo "smi failed"
+    fi
+    rm -f "$answer"
+}
+"""
+
+_FOLDER = r"""
+folder() {
+    parent=$FOLDER
+    while [ ! -d "$parent" ] && [ "$parent" != "${parent%/*}" ]; do parent=${parent%/*}; done
+    parent=${parent:-/}
+    echo "parent $parent"
+    df -Pk "$parent" | while read -r _ total _ free _; do echo "disk $total $free"; done
+    trial="$parent/.cuzkops-trial-$$"
+    if (umask 077 && printf '#!/bin/sh\nexit 0\n' >"$trial" && chmod 700 "$trial") 2>/dev/null; then
+        echo "writable"
+        "$trial" 2>/dev/null && echo "executable"
+    fi
+    rm -f "$trial"
+}
+"""
+
+_HOST = r"""
+pythons() {
+    for python in $(command -v python3) /usr/bin/python3.[0-9]* /usr/local/bin/python3.[0-9]* $PYTHONS; do
+        case "$python" in *-config | *\*) continue ;; esac
+        [ -x "$python" ] || continue
+        version=$("$python" -I -S -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' </dev/null) &&
+            echo "python $python $version"
+    done
+}
+exec 2>/dev/null
+echo "uname $(uname -n) $(uname -r) $(uname -m)"
+echo "boot $(cat "$PROC/sys/kernel/random/boot_id")"
+echo "user $(id -u) $(id -un)"
+for libc in /lib/ld-musl-*; do [ -e "$libc" ] && echo "musl"; done
+echo "libc $(getconf GNU_LIBC_VERSION || ldd --version 2>&1 | head -n 1)"
+echo "thp $(cat "$SYS/kernel/mm/transparent_hugepage/enabled")"
+filter '^processor' <"$PROC/cpuinfo"
+filter '^(flags|Features)' <"$PROC/cpuinfo" | head -n 1
+filter '^[^ ]+ (/|/proc) (overlay|proc) ' <"$PROC/mounts"
+for mark in /.dockerenv /run/.containerenv; do [ -e "$mark" ] && echo "container"; done
+for tool in $TOOLS; do command -v "$tool" >/dev/null && echo "tool $tool"; done
+pythons
+folder
+nvidia
+echo "memory"
+memory "$(limited_cgroups)"
+echo "leftovers"
+leftovers
+"""
+
+
+def host_script(
+    folder: str, *, pythons: Iterable[str] = (), kernel: dict[str, str] | None = None, smi_timeout_s: float = 5
+) -> Script:
+    """Build the script behind ``probe_host``.
+
+    Args:
+        folder: Absolute path of the folder to be used; it need not exist.
+        pythons: Further interpreters to ask for their version.
+        kernel: ``roots(...)`` of a recording; the real folders by default.
+        smi_timeout_s: How long nvidia-smi may take.
+    """
+    parameters = {
+        **(kernel or roots()),
+        "FOLDER": folder,
+        "TOOLS": " ".join(TOOLS),
+        "PYTHONS": " ".join(pythons),
+        "SMI_TENTHS": str(round(smi_timeout_s * 10)),
+    }
+    return Script("look at the host", PRELUDE + MEMORY + LEFTOVERS + _NVIDIA + _FOLDER + _HOST, parameters)
+
+
+def probe_host(
+    host: Host,
+    folder: str,
+    *,
+    pythons: Iterable[str] = (),
+    kernel: dict[str, str] | None = None,
+    smi_timeout_s: float = 5,
+) -> HostFacts:
+    """Look at a host, with one script. Arguments as for ``host_script``.
+
+    Raises:
+        OpsError: The host has no /proc that says how much memory there is.
+    """
+    script = host_script(folder, pythons=pythons, kernel=kernel, smi_timeout_s=smi_timeout_s)
+    done = host.run(script, timeout_s=smi_timeout_s + 60).check()
+    try:
+        return parse_host(done.out, folder)
+    except ValueError as error:
+        raise OpsError("probe", f"{host.target} cannot be read: {error}", "the host needs Linux with /proc") from error
+
+
+def parse_host(output: str, folder: str) -> HostFacts:
+    """Read what ``host_script`` prints.
+
+    Raises:
+        ValueError: Memory or identity of the host is missing.
+    """
+    head, _, tail = output.partition("\nmemory\n")
+    memory, _, leftovers = tail.partition("\nleftovers\n")
+    lines = head.splitlines()
+    uname, disk = _word(lines, "uname").split(), _word(lines, "disk", last=True).split()
+    if len(uname) != 3:
+        raise ValueError(f"uname says {uname}")
+    uid, _, user = _word(lines, "user").partition(" ")
+    libc, libc_version = _libc(lines)
+    thp = re.search(r"\[(\w+)\]", _word(lines, "thp"))
+    return HostFacts(
+        hostname=uname[0],
+        kernel=uname[1],
+        machine=uname[2],
+        boot_id=_word(lines, "boot"),
+        uid=int(uid),
+        user=user or uid,
+        libc=libc,
+        libc_version=libc_version,
+        n_cpus=sum(line.startswith("processor") for line in lines),
+        cpu_flags=frozenset(
+            next((line for line in lines if re.match(r"flags|Features", line)), ":").split(":")[1].split()
+        ),
+        memory=parse_memory(memory),
+        thp=thp[1] if thp else "",
+        dev_shm=parse_leftovers(leftovers).held_bytes,
+        folder=folder,
+        folder_parent=_word(lines, "parent"),
+        folder_writable="writable" in lines,
+        folder_executable="executable" in lines,
+        disk_total_bytes=int(disk[0]) * 1024 if disk else 0,
+        disk_free_bytes=int(disk[1]) * 1024 if disk else 0,
+        tools=frozenset(_words(lines, "tool")),
+        pythons=dict(word.rsplit(" ", 1) for word in _words(lines, "python") if " " in word),
+        nvidia_devices=_words(lines, "device"),
+        nvidia_driver=_driver_version(_word(lines, "driver")),
+        nvidia_smi=_word(lines, "smi") or "missing",
+        gpus=[_parse_gpu(word) for word in _words(lines, "gpu") if word.count(",") == 2],
+        in_container="container" in lines or any(re.match(r"\S+ / overlay ", line) for line in lines),
+        hides_processes=any(re.match(r"\S+ /proc proc .*hidepid=(?!0|off)", line) for line in lines),
+    )
+
+
+def _words(lines: Iterable[str], key: str) -> list[str]:
+    return [line[len(key) + 1 :].strip() for line in lines if line.startswith(f"{key} ")]
+
+
+def _word(lines: Iterable[str], key: str, *, last: bool = False) -> str:
+    words = _words(lines, key)
+    return words[-1 if last else 0] if words else ""
+
+
+def _libc(lines: list[str]) -> tuple[Literal["glibc", "musl", "unknown"], str]:
+    text = _word(lines, "libc")
+    version = re.search(r"\b(2\.\d+)", text)
+    if version and "musl" not in text:  # a glibc host may have musl installed beside it
+        return "glibc", version[1]
+    return ("musl" if "musl" in lines or "musl" in text else "unknown"), ""
+
+
+def _driver_version(text: str) -> str:
+    found = re.search(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b", text)
+    return found[1] if found else ""
+
+
+def _parse_gpu(text: str) -> Gpu:
+    name, total, used = (word.strip() for word in text.split(","))
+    return Gpu(name=name, total_bytes=_mib(total), used_bytes=_mib(used))
+
+
+def _mib(text: str) -> int | None:
+    return int(text) << 20 if text.isdigit() else None
+
+
+_PROCESSES = r"""
+exec 2>/dev/null
+filter '^btime ' <"$PROC/stat"
+if [ -z "$PIDS" ]; then
+    PIDS="$(big_processes "$MIN_KIB" | while read -r pid _; do echo "$pid"; done; gpu_holders)"
+fi
+seen=' '
+for pid in $PIDS; do
+    case "$seen" in *" $pid "*) ;; *) describe "$pid"; seen="$seen$pid " ;; esac
+done
+:
+"""
+
+
+def processes_script(
+    *, pids: Sequence[int] | None = None, min_bytes: int = MIN_BYTES, kernel: dict[str, str] | None = None
+) -> Script:
+    """Build the script behind ``probe_processes``."""
+    parameters = {
+        **(kernel or roots()),
+        "PIDS": " ".join(map(str, pids or ())),
+        "MIN_KIB": str(max(1, min_bytes // 1024)),
+    }
+    return Script("look at processes", PRELUDE + PROCESSES + _PROCESSES, parameters)
+
+
+def probe_processes(
+    host: Host,
+    *,
+    pids: Sequence[int] | None = None,
+    min_bytes: int = MIN_BYTES,
+    kernel: dict[str, str] | None = None,
+) -> list[ProcessInfo]:
+    """Describe processes, the one with most memory first; those that do not exist are left out.
+
+    Args:
+        host: Where to look.
+        pids: Exactly these; by default all that hold ``min_bytes`` or have a GPU's device file open.
+        min_bytes: Least RssAnon + RssShmem + HugetlbPages, where ``pids`` is not given.
+        kernel: ``roots(...)`` of a recording; the real folders by default.
+    """
+    if pids is not None and not pids:
+        return []
+    done = host.run(processes_script(pids=pids, min_bytes=min_bytes, kernel=kernel)).check()
+    return parse_processes(done.out)
+
+
+def parse_processes(output: str) -> list[ProcessInfo]:
+    """Read what ``processes_script`` prints."""
+    head, *blocks = re.split(r"^process (?=\d+$)", output, flags=re.MULTILINE)
+    btime = re.search(r"^btime (\d+)", head, re.MULTILINE)
+    found = (_parse_process(block, int(btime[1]) if btime else 0) for block in blocks)
+    return sorted(filter(None, found), key=lambda process: (-process.footprint_bytes, process.pid))
+
+
+def _parse_process(block: str, btime_unix_s: int) -> ProcessInfo | None:
+    head, _, rest = block.partition("\nstats\n")
+    pid, *lines = head.splitlines()
+    stats = _parse_stats(rest)
+    if not stats or stats[0].pid != int(pid):
+        return None  # it ended while it was looked at
+    leader, threads = stats[0], stats[1:] or stats[:1]
+    states = [thread.state for thread in threads if thread.state not in DEAD_STATES]
+    sizes = parse_kib(lines)
+    uid, _, user = _word(lines, "user").partition(" ")
+    return ProcessInfo(
+        pid=leader.pid,
+        start_ticks=leader.start_ticks,
+        started_unix_s=btime_unix_s + leader.start_ticks / TICKS_PER_S,
+        ppid=leader.ppid,
+        session_id=leader.session_id,
+        uid=int(uid) if uid.isdigit() else -1,
+        user=user or ("root" if uid == "0" else f"uid {uid}"),
+        state=leader.state,
+        n_live_threads=len(states),
+        thread_states="".join(sorted(set(states))),
+        exe=_word(lines, "exe").removesuffix(" (deleted)"),
+        cmdline=_word(lines, "cmdline") or f"[{leader.comm}]",
+        footprint_bytes=_footprint(sizes),
+        gpu_files=sorted({match[1] for line in lines if (match := re.search(r" -> (/\S*nvidia\S*)$", line))}),
+    )
+
+
+def _footprint(sizes: dict[str, int]) -> int:
+    if "RssAnon" not in sizes:  # kernels before 4.5 count only the whole
+        return sizes.get("VmRSS", 0)
+    return sum(sizes.get(key, 0) for key in ("RssAnon", "RssShmem", "HugetlbPages"))

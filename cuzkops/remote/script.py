@@ -1,0 +1,137 @@
+"""Pieces of POSIX sh that several scripts share. They read /proc with the shell, coreutils or busybox, and grep.
+
+Every script that uses them starts with ``PRELUDE``, which needs the parameters of ``roots()``: the folders that stand
+for /proc, /dev and /sys, so that a folder of recorded files can take their place in a test.
+"""
+
+from __future__ import annotations
+
+PRELUDE = """
+LC_ALL=C BLOCK_SIZE=1024
+export LC_ALL BLOCK_SIZE
+filter() {  # without grep the whole text goes back and the parser picks its lines
+    if command -v grep >/dev/null 2>&1; then grep -E "$1"; else cat; fi
+}
+"""
+
+# /proc/uptime is the clock of every series: busybox `date` knows no fractions of a second.
+MEMORY = r"""
+limited_cgroups() {  # "v1 FOLDER" or "v2 FOLDER", the own group first, then its parents; only those with a limit
+    [ -r "$PROC/self/cgroup" ] || return 0
+    while IFS=: read -r _ controllers path; do
+        case ",$controllers," in
+            *,memory,*) climb v1 "$SYS/fs/cgroup/memory" memory.limit_in_bytes "$path" ;;
+            ,,) climb v2 "$SYS/fs/cgroup" memory.max "$path" ;;
+        esac
+    done <"$PROC/self/cgroup"
+}
+climb() {
+    path=${4%/}
+    case "$path" in */..*) path= ;; esac  # the group lies outside of this cgroup namespace
+    while :; do
+        if [ -r "$2$path/$3" ]; then
+            read -r limit <"$2$path/$3"
+            case "$limit" in
+                max | 922337203685*) ;;  # no limit: the largest multiple of a page
+                *) echo "$1 $2$path" ;;
+            esac
+        fi
+        [ -n "$path" ] || break
+        path=${path%/*}
+    done
+}
+memory() {  # $1: what limited_cgroups printed
+    read -r uptime _ <"$PROC/uptime"
+    echo "uptime $uptime"
+    cat "$PROC/meminfo" "$PROC/vmstat" 2>/dev/null |
+        filter '^(Mem(Total|Free|Available)|Shmem|Swap(Total|Free)|Hugetlb|nr_foll_pin_(acquired|released)):? '
+    [ -n "$1" ] && echo "$1" | while read -r version folder; do
+        echo "cgroup $folder"
+        if [ "$version" = v1 ]; then
+            cat "$folder/memory.limit_in_bytes" "$folder/memory.usage_in_bytes" "$folder/memory.stat"
+        else
+            cat "$folder/memory.max" "$folder/memory.current" "$folder/memory.stat"
+        fi | filter '^([0-9]+$|max$|(total_)?inactive_file )'
+    done
+    return 0
+}
+"""
+
+# Everything that holds memory without a process: files in /dev/shm, other tmpfs, SysV segments, free huge pages.
+LEFTOVERS = r"""
+leftovers() {
+    echo "listing"
+    ls -lnAsR "$DEV/shm" 2>/dev/null
+    echo "tmpfs"
+    while read -r _ point kind _; do
+        case "$kind $point" in "tmpfs $DEV/shm" | *\\*) ;; tmpfs\ *) df -Pk "$point" 2>/dev/null ;; esac
+    done <"$PROC/mounts"
+    echo "sysv"
+    cat "$PROC/sysvipc/shm" 2>/dev/null
+    for pool in "$SYS"/kernel/mm/hugepages/hugepages-*; do
+        [ -r "$pool/free_hugepages" ] && read -r free <"$pool/free_hugepages" &&
+            echo "hugepages ${pool##*/hugepages-} $free"
+    done
+    echo "end-of-leftovers"
+}
+"""
+
+# Sums in the shell, so that a host with thousands of processes sends a few lines.
+PROCESSES = r"""
+big_processes() {  # "PID KIB" of each process that holds at least $1 KiB (RssAnon + RssShmem + HugetlbPages)
+    cat "$PROC"/[0-9]*/status 2>/dev/null | filter '^(Pid|RssAnon|RssShmem|HugetlbPages):' | {
+        pid='' kib=0
+        while read -r key value _; do
+            case "$key" in
+                Pid:)
+                    [ "$kib" -ge "$1" ] && [ -n "$pid" ] && echo "$pid $kib"
+                    pid=$value kib=0
+                    ;;
+                RssAnon: | RssShmem: | HugetlbPages:) kib=$((kib + value)) ;;
+            esac
+        done
+        [ "$kib" -ge "$1" ] && [ -n "$pid" ] && echo "$pid $kib"
+        :
+    }
+}
+gpu_holders() {  # PIDs with an open file below $DEV/nvidia*
+    [ -n "$(echo "$DEV"/nvidia* | filter '[^*]$')" ] || return 0
+    ls -l "$PROC"/[0-9]*/fd 2>/dev/null | filter "^$PROC/[0-9]+/fd:|-> $DEV/nvidia" | {
+        pid=''
+        while read -r line; do
+            case "$line" in
+                *" -> $DEV/nvidia"*) [ -n "$pid" ] && echo "$pid"; pid='' ;;
+                "$PROC"/*/fd:) pid=${line%/fd:} pid=${pid##*/} ;;
+            esac
+        done
+        :
+    }
+}
+describe() {  # one process: owner, executable, command line, memory, threads, open GPU files
+    [ -r "$PROC/$1/stat" ] || return 0
+    uid=''
+    while read -r key value _; do
+        [ "$key" = Uid: ] && uid=$value && break
+    done <"$PROC/$1/status"
+    echo "process $1"
+    echo "user ${uid:-?} $(id -un "$uid" 2>/dev/null)"
+    echo "exe $(readlink "$PROC/$1/exe")"
+    echo "cmdline $(head -c 4096 "$PROC/$1/cmdline" | tr '\000\n' '  ')"
+    filter '^(RssAnon|RssShmem|HugetlbPages|VmRSS):' <"$PROC/$1/status"
+    ls -l "$PROC/$1/fd" | filter " -> $DEV/nvidia"
+    echo "stats"
+    cat "$PROC/$1/stat" "$PROC/$1/task"/[0-9]*/stat
+    echo "end-of-process"
+}
+"""
+
+
+def roots(proc: str = "/proc", dev: str = "/dev", sys: str = "/sys") -> dict[str, str]:
+    """Return the parameters that name the kernel's folders; other folders are for recordings.
+
+    Args:
+        proc: Folder that stands for /proc.
+        dev: Folder that stands for /dev.
+        sys: Folder that stands for /sys.
+    """
+    return {"PROC": proc, "DEV": dev, "SYS": sys}
