@@ -6,14 +6,23 @@ one in a stage of the Dockerfile, the other in this interpreter.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+import tempfile
+import time
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from pydantic import ValidationError
+
+from cuzkops.artifact.assemble import MANIFEST, Recipe, assemble
+from cuzkops.artifact.layers import build_id, file_sha256
+from cuzkops.errors import UsageError
+from cuzkops.records import Layer, Manifest
+from cuzkops.steps.build_docker import docker_build
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from cuzkops.records import Layer, Manifest
 
 Builder = Literal["docker", "local"]
 
@@ -35,6 +44,11 @@ class Artifact:
         return self.directory / f"{layer.sha256}.tar.gz"
 
 
+def docker_client() -> str:
+    """The Docker client to use: $CUZKOPS_DOCKER, else ``docker`` on PATH."""
+    return os.environ.get("CUZKOPS_DOCKER") or "docker"
+
+
 @dataclass(frozen=True)
 class BuildRequest:
     """What to build and how.
@@ -52,7 +66,7 @@ class BuildRequest:
     out: Path
     project: Path | None = None
     base_image: str | None = None
-    docker: str = "docker"
+    docker: str = field(default_factory=docker_client)
     timeout_s: float = 3600
 
 
@@ -67,11 +81,38 @@ def build(request: BuildRequest, progress: Callable[[str], None]) -> Artifact:
         The artifact, every digest checked.
 
     Raises:
-        UsageError: The builder cannot run here (no Docker client, engine or BuildKit; no compiler; no source tree).
+        UsageError: The builder cannot run here (no Docker client, engine or BuildKit; a wheel or the source tree is
+            missing), or ``request.out`` holds something that is no artifact.
         TimeoutExpired: ``timeout_s`` passed.
         OpsError: The build failed; ``details["last_lines"]`` holds the end of its output.
     """
-    raise NotImplementedError
+    deadline = time.monotonic() + request.timeout_s
+    out = request.out.absolute()
+    project = (request.project or Path(__file__).parents[2]).resolve()
+    _check_replaceable(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as temporary:
+        made = Path(temporary) / "artifact"
+        made.mkdir()
+        if request.builder == "docker":
+            docker_build(request.docker, project, request.base_image, made, progress=progress, deadline=deadline)
+        else:
+            assemble(Recipe(project=project, out=made, deadline=deadline), progress)
+        load_artifact(made)
+        made.chmod(0o755)
+        if out.exists():
+            out.rename(Path(temporary) / "replaced")
+        made.rename(out)
+    return load_artifact(out)
+
+
+def _check_replaceable(out: Path) -> None:
+    if out.is_dir() and not (out / MANIFEST).exists() and any(out.iterdir()):
+        raise UsageError(
+            "out-in-use", f"{out} holds other files than an artifact: it would be replaced", "name another"
+        )
+    if out.exists() and not out.is_dir():
+        raise UsageError("out-in-use", f"{out} is not a folder", "name another")
 
 
 def load_artifact(directory: Path) -> Artifact:
@@ -80,4 +121,44 @@ def load_artifact(directory: Path) -> Artifact:
     Raises:
         UsageError: No artifact lies there, its manifest cannot be read, or a layer is missing or damaged.
     """
-    raise NotImplementedError
+    path = directory / MANIFEST
+    try:
+        manifest = Manifest.model_validate_json(path.read_text())
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UsageError(
+            "no-artifact", f"{directory} is no artifact: {MANIFEST}: {reason}", "build one first"
+        ) from error
+    except (ValidationError, UnicodeDecodeError) as error:
+        raise UsageError("bad-manifest", f"{path} cannot be read: {_first_problem(error)}", "build it again") from error
+    artifact = Artifact(directory, manifest)
+    problems = [problem for layer in manifest.layers if (problem := _layer_problem(artifact, layer))]
+    if manifest.build_id != build_id(manifest.layers):
+        problems.append(f"build_id {manifest.build_id} is not that of the layers that the manifest lists")
+    if problems:
+        raise UsageError(
+            "damaged-artifact",
+            f"{directory} is damaged: {'; '.join(problems)}",
+            "build it again",
+            {"problems": problems},
+        )
+    return artifact
+
+
+def _layer_problem(artifact: Artifact, layer: Layer) -> str:
+    path = artifact.layer_path(layer)
+    try:
+        n_bytes = path.stat().st_size
+        if n_bytes != layer.n_bytes:
+            return f"layer {layer.name} has {n_bytes} bytes instead of {layer.n_bytes}"
+        return "" if file_sha256(path) == layer.sha256 else f"layer {layer.name} does not have the digest that names it"
+    except OSError as error:
+        return f"layer {layer.name} ({path.name}): {error.strerror}"
+
+
+def _first_problem(error: ValidationError | UnicodeDecodeError) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8 text"
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"{where}: {first['msg']}" if where else str(first["msg"])

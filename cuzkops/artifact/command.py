@@ -1,0 +1,129 @@
+"""Run one command of a build: its lines as they come, a deadline, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuzkops.errors import OpsError, TimeoutExpired
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+GRACE_S = 10.0
+"""How long a command may take to end after SIGTERM before it is killed."""
+_KEPT_LINES = 400
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that ended by itself.
+
+    Args:
+        title: What it did, for people.
+        status: Its exit status; negative for a signal.
+        lines: The last lines that it printed, both streams together.
+    """
+
+    title: str
+    status: int
+    lines: list[str]
+
+    def check(self) -> Ended:
+        """Return itself, or raise OpsError with the status and the last lines."""
+        if self.status == 0:
+            return self
+        tail = self.lines[-20:]
+        raise OpsError(
+            "build-failed",
+            f"{self.title} ended with status {self.status}" + (f": {tail[-1]}" if tail else ""),
+            details={"status": self.status, "last_lines": tail},
+        )
+
+
+def run_command(
+    argv: Sequence[str | Path],
+    *,
+    title: str,
+    progress: Callable[[str], None],
+    deadline: float,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> Ended:
+    """Run a command to its end and hand on each line that it prints.
+
+    It gets a process group of its own, which is ended with it: when the deadline passes, and when this process is
+    interrupted.
+
+    Args:
+        argv: The command, never through a shell.
+        title: What it does, for messages: ``"the native build"``.
+        progress: Called with each line, without its newline.
+        deadline: When it must have ended, on the clock of ``time.monotonic`` in seconds.
+        cwd: Where it runs, or None for here.
+        env: Its whole environment, or None for ours.
+
+    Raises:
+        TimeoutExpired: The deadline passed.
+    """
+    lines: deque[str] = deque(maxlen=_KEPT_LINES)
+    expired = threading.Event()
+    process = subprocess.Popen(  # a with block would wait for ever on an interrupt
+        [str(word) for word in argv],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=cwd,
+        env=env,
+        start_new_session=True,
+    )
+
+    def expire() -> None:
+        expired.set()
+        _end_group(process)
+
+    timer = threading.Timer(max(0.0, deadline - time.monotonic()), expire)
+    timer.daemon = True
+    timer.start()
+    try:
+        assert process.stdout is not None  # noqa: S101 - PIPE was asked for: this tells the type checker
+        for raw in process.stdout:
+            line = raw.decode(errors="replace").rstrip("\r\n")
+            lines.append(line)
+            progress(line)
+        status = process.wait()
+    finally:
+        timer.cancel()
+        _end_group(process)
+        if process.stdout is not None:
+            process.stdout.close()
+    if expired.is_set():
+        raise TimeoutExpired(
+            "build-timeout",
+            f"{title} did not end within its deadline and was stopped",
+            details={"last_lines": list(lines)[-20:]},
+        )
+    return Ended(title, status, list(lines))
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """End the command's whole process group: SIGTERM, then SIGKILL after ``GRACE_S``."""
+    if process.poll() is not None:
+        return
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            return
+        try:
+            process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            continue
+        return

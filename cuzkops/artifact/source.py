@@ -1,0 +1,109 @@
+"""What comes from the source tree: our Python, the native library, and which revision they are."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from cuzkops.artifact.command import run_command
+from cuzkops.errors import OpsError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+PACKAGES = ("kernels", "prover")
+LIBRARY = "libcuzkops_host.so"
+# kernels: sources and generators of what the native layer holds
+_LEFT_OUT = {"__pycache__", "_native", "gen", "src", "tests"}
+_ENTERS_THE_ARTIFACT = [*PACKAGES, "cuzkops/artifact", "Dockerfile", "pyproject.toml", "requirements-prover.lock"]
+
+
+@dataclass(frozen=True)
+class Revision:
+    """Which source this is.
+
+    Args:
+        version: Version in pyproject.toml.
+        git: Commit, or an empty string outside a checkout.
+        dirty: Whether anything that enters the artifact differs from that commit.
+    """
+
+    version: str
+    git: str
+    dirty: bool
+
+
+def revision(project: Path) -> Revision:
+    """Ask git, or take GIT_REVISION and GIT_DIRTY, by which a build without a checkout is told."""
+    version = str(tomllib.loads((project / "pyproject.toml").read_text())["project"]["version"])
+    if "GIT_REVISION" in os.environ:
+        return Revision(version, os.environ["GIT_REVISION"], os.environ.get("GIT_DIRTY") == "true")
+    if not (project / ".git").exists():
+        return Revision(version, "", dirty=False)
+    commit = _git(project, "rev-parse", "HEAD")
+    return Revision(
+        version, commit, bool(commit and _git(project, "status", "--porcelain", "--", *_ENTERS_THE_ARTIFACT))
+    )
+
+
+def _git(project: Path, *words: str) -> str:
+    try:
+        ended = subprocess.run(["git", "-C", project, *words], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return ""
+    return ended.stdout.strip() if ended.returncode == 0 else ""
+
+
+def copy_app(project: Path, folder: Path) -> None:
+    """Make the app layer: ``prover``, which starts a release, and our packages as plain files in ``app``.
+
+    Raises:
+        UsageError: ``project`` has no such packages.
+    """
+    for package in PACKAGES:
+        if not (project / package / "__init__.py").exists():
+            raise UsageError("no-project", f"{project} is not a source tree of this project: it has no {package}/")
+        shutil.copytree(project / package, folder / "app" / package, ignore=_ignored)
+    with resources.as_file(resources.files("cuzkops.artifact") / "launcher.sh") as launcher:
+        shutil.copyfile(launcher, folder / "prover")
+    (folder / "prover").chmod(0o755)
+
+
+def _ignored(_folder: str, names: list[str]) -> set[str]:
+    return {name for name in names if name in _LEFT_OUT or name.startswith(".") or name.endswith((".pyc", ".so"))}
+
+
+def build_native(
+    project: Path, folder: Path, ready: Path | None, progress: Callable[[str], None], deadline: float
+) -> None:
+    """Make the native layer: the host library in ``native``.
+
+    Args:
+        project: The source tree.
+        folder: Existing folder of the layer.
+        ready: Folder that holds the library already, or None to compile it.
+        progress: Called with the compiler's lines.
+        deadline: On the clock of ``time.monotonic``, in seconds.
+
+    Raises:
+        OpsError: It does not compile, or no library came of it.
+    """
+    native = folder / "native"
+    native.mkdir()
+    if ready is None:
+        argv: list[str | Path] = [sys.executable, "-m", "kernels.build", "--out", native]
+        run_command(argv, title="the native build", progress=progress, deadline=deadline, cwd=project).check()
+    elif (ready / LIBRARY).exists():
+        shutil.copy(ready / LIBRARY, native)
+    if not (native / LIBRARY).exists():
+        raise OpsError("no-library", f"the native build left no {LIBRARY} in {ready or native}")
+    for entry in native.iterdir():
+        if entry.name != LIBRARY:
+            entry.unlink()

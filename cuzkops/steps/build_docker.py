@@ -1,0 +1,132 @@
+"""The Docker builder: one ``docker build`` whose last stage is exported as a folder.
+
+Nothing of this machine's package configuration enters an image: it is passed as build secrets, which a stage sees
+while it runs and which take no part in the cache.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuzkops.artifact.command import Ended, run_command
+from cuzkops.artifact.source import revision
+from cuzkops.errors import OpsError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# What the client or the engine prints -> code, sentence, hint. The first that fits is the reason.
+_KNOWN = (
+    (
+        "BuildKit is enabled but the buildx component is missing",
+        "docker-no-buildx",
+        "the Docker client {docker} lacks the buildx component that its BuildKit needs",
+        "install docker-buildx, or name another client in CUZKOPS_DOCKER",
+    ),
+    (
+        "Cannot connect to the Docker daemon",
+        "docker-engine",
+        "no Docker engine answers the client {docker}",
+        "start the engine, or build with --builder local",
+    ),
+    (
+        "permission denied while trying to connect",
+        "docker-permission",
+        "this user may not speak to the Docker engine",
+        "join the group docker, or build with --builder local",
+    ),
+    (
+        "no space left on device",
+        "docker-disk",
+        "the disk of the Docker engine is full",
+        "free some: docker builder prune",
+    ),
+)
+
+
+def docker_argv(docker: str, project: Path, base_image: str | None, out: Path) -> list[str | Path]:
+    """The whole command; a secret is named only where its file exists."""
+    tree = revision(project)
+    arguments = {"GIT_REVISION": tree.git, "GIT_DIRTY": str(tree.dirty).lower()}
+    if base_image:
+        arguments["BASE_IMAGE"] = base_image
+    return [
+        *(docker, "build", "--progress=plain", "--target", "artifact"),
+        *(word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")),
+        *(word for name, path in secrets().items() for word in ("--secret", f"id={name},src={path}")),
+        *("-o", f"type=local,dest={out}", project),
+    ]
+
+
+def secrets() -> dict[str, Path]:
+    """Package configuration of this machine: id of the build secret -> file.
+
+    ``ca_bundle`` is $SSL_CERT_FILE; ``pip_conf`` is the first of $PIP_CONFIG_FILE, ~/.config/pip/pip.conf and
+    /etc/pip.conf; ``apt_conf`` is $CUZKOPS_APT_CONF, a file for apt.conf.d.
+    """
+    candidates = {
+        "ca_bundle": [os.environ.get("SSL_CERT_FILE")],
+        "pip_conf": [os.environ.get("PIP_CONFIG_FILE"), "~/.config/pip/pip.conf", "/etc/pip.conf"],
+        "apt_conf": [os.environ.get("CUZKOPS_APT_CONF")],
+    }
+    files = {name: [Path(text).expanduser().absolute() for text in texts if text] for name, texts in candidates.items()}
+    return {name: found for name, paths in files.items() if (found := next(filter(Path.is_file, paths), None))}
+
+
+def docker_build(
+    docker: str,
+    project: Path,
+    base_image: str | None,
+    out: Path,
+    *,
+    progress: Callable[[str], None],
+    deadline: float,
+) -> None:
+    """Build the artifact of a source tree into an existing empty folder.
+
+    Args:
+        docker: Docker client, a name on PATH or a path.
+        project: Source tree with the Dockerfile.
+        base_image: Base image, or None for the Dockerfile's own.
+        out: Existing empty folder.
+        progress: Called with each line of BuildKit.
+        deadline: On the clock of ``time.monotonic``, in seconds.
+
+    Raises:
+        UsageError: No Docker client, engine or BuildKit, or no Dockerfile.
+        TimeoutExpired: The deadline passed.
+        OpsError: The build failed.
+    """
+    if shutil.which(docker) is None:
+        raise UsageError(
+            "no-docker",
+            f"there is no Docker client {docker!r} on this machine",
+            "install Docker, name its client in CUZKOPS_DOCKER, or build with --builder local",
+        )
+    if not (project / "Dockerfile").is_file():
+        raise UsageError("no-project", f"{project} has no Dockerfile", "name the source tree, or run from a checkout")
+    began = time.monotonic()
+    ended = run_command(
+        docker_argv(docker, project, base_image, out),
+        title="docker build",
+        progress=progress,
+        deadline=deadline,
+        env=os.environ | {"DOCKER_BUILDKIT": "1"},
+    )
+    _explain(ended, docker)
+    progress(f"docker build: {time.monotonic() - began:.0f} s")
+
+
+def _explain(ended: Ended, docker: str) -> None:
+    if ended.status == 0:
+        return
+    output = "\n".join(ended.lines)
+    for needle, code, sentence, hint in _KNOWN:
+        if needle.lower() in output.lower():
+            kind = OpsError if code == "docker-disk" else UsageError
+            raise kind(code, sentence.format(docker=docker), hint, {"last_lines": ended.lines[-20:]})
+    ended.check()
