@@ -31,7 +31,10 @@ if [ -d "$destination" ]; then echo 'it is a folder' >&2; exit 1; fi
 if [ ! -d "$folder" ]; then echo "there is no folder $folder" >&2; exit 1; fi
 have_kib() { df -Pk "$folder" 2>/dev/null | { read -r _; read -r _ _ _ kib _; echo "${kib:-}"; }; }
 umask 077
-if ! (: >"$part") 2>/dev/null; then echo "the folder $folder takes no new file: no permission or read-only" >&2; exit 1; fi
+if ! (: >"$part") 2>/dev/null; then
+    echo "the folder $folder takes no new file: no permission or read-only" >&2
+    exit 1
+fi
 kib=$(have_kib)
 case $kib in
 '' | *[!0-9]*) ;;
