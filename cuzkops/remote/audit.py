@@ -1,0 +1,49 @@
+"""``audit.jsonl`` on the host: one line a change, written there so that everybody who uses the host sees it."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import socket
+import time
+from typing import TYPE_CHECKING
+
+from cuzkops.remote.host import Script
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cuzkops.remote.host import Host
+    from cuzkops.remote.layout import Layout
+
+_APPEND = """
+umask 077
+mkdir -p -- "$folder" && printf '%s\\n' "$line" >>"$file"
+"""
+
+
+def append(host: Host, layout: Layout, action: str, details: Mapping[str, object] | None = None) -> None:
+    """Add one line: when, who, what. One write to a file opened for appending, so that lines never mix.
+
+    Args:
+        host: Where the change was made.
+        layout: Whose log.
+        action: A verb: ``"ship"``, ``"kill"``, ``"launch"``, ``"unlock"``.
+        details: JSON-able facts.
+
+    Raises:
+        OpsError: It could not be written.
+    """
+    host.run(append_script(layout, entry(layout.name, action, details or {}))).check()
+
+
+def entry(name: str, action: str, details: Mapping[str, object]) -> str:
+    """Make the line, without a newline. Details cannot replace the common keys."""
+    common = {"unix_ns": time.time_ns(), "user": getpass.getuser(), "host": socket.gethostname()}
+    return json.dumps({**details, **common, "name": name, "action": action}, separators=(",", ":"))
+
+
+def append_script(layout: Layout, line: str) -> Script:
+    """Append a line to the log."""
+    parameters = {"folder": layout.remote_dir, "file": layout.audit, "line": line}
+    return Script("write the audit log", _APPEND, parameters, changes=True)

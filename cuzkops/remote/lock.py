@@ -1,0 +1,321 @@
+"""The lock of a host: a folder that exists while somebody changes it, and ``owner.json`` in it that says who.
+
+A folder, because making one is atomic everywhere and nothing can inherit it, as a daemon would inherit a locked
+descriptor. A lock whose process on this client is dead is taken over; any other needs ``cuzkops unlock``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from cuzkops.errors import LockedError, OpsError
+from cuzkops.records import LockOwner
+from cuzkops.remote.host import Script
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cuzkops.remote.host import Host
+    from cuzkops.remote.layout import Layout
+
+_SHOW = """
+show() {
+    now=$(date +%s)
+    since=$(stat -c %Y -- "$lock" 2>/dev/null)
+    echo "held $((now - ${since:-$now}))"
+    cat -- "$lock/owner.json" 2>/dev/null
+}
+"""
+
+_WRITE_OWNER = """
+write_owner() {
+    printf '%s\\n' "$owner" >"$lock/owner.json.part" && mv -f -- "$lock/owner.json.part" "$lock/owner.json"
+}
+"""
+
+_ACQUIRE = (
+    _SHOW
+    + _WRITE_OWNER
+    + """
+umask 077
+mkdir -p -- "$folder" || exit 1
+if mkdir -- "$lock" 2>/dev/null; then
+    if write_owner; then echo acquired; exit 0; fi
+    rm -f -- "$lock/owner.json.part"
+    rmdir -- "$lock"
+    exit 1
+fi
+if [ -d "$lock" ]; then show; exit 0; fi
+mkdir -- "$lock"
+"""
+)
+
+_TAKE_OVER = (
+    _SHOW
+    + _WRITE_OWNER
+    + """
+umask 077
+mkdir -- "$lock/takeover" 2>/dev/null || { show; exit 0; }
+if [ "$(cat -- "$lock/owner.json")" = "$dead" ]; then
+    write_owner && echo acquired
+else
+    show
+fi
+rmdir -- "$lock/takeover"
+"""
+)
+
+_SET_STEP = (
+    _WRITE_OWNER
+    + """
+umask 077
+case $(cat -- "$lock/owner.json") in
+*"$token"*) write_owner ;;
+*) echo 'the lock is not ours any more' >&2; exit 1 ;;
+esac
+"""
+)
+
+_RELEASE = """
+[ -d "$lock" ] || exit 0
+case $(cat -- "$lock/owner.json" 2>/dev/null) in
+*"$token"*) rm -rf -- "$lock" ;;
+*) echo 'the lock is not ours any more' >&2; exit 1 ;;
+esac
+"""
+
+_READ = (
+    _SHOW
+    + """
+[ -d "$lock" ] && show
+exit 0
+"""
+)
+
+_UNLOCK = (
+    _SHOW
+    + """
+[ -d "$lock" ] || exit 0
+show
+rm -rf -- "$lock"
+"""
+)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a lock.
+
+    Args:
+        owner: What ``owner.json`` says, or None where it is missing or cannot be read.
+        age_s: Age of the folder by the host's own clock, in seconds.
+        text: ``owner.json`` as it stands.
+    """
+
+    owner: LockOwner | None
+    age_s: int
+    text: str
+
+    def __str__(self) -> str:
+        age = f"{self.age_s // 60} min {self.age_s % 60} s" if self.age_s >= 60 else f"{self.age_s} s"
+        if self.owner is None:
+            return f"somebody who left no readable name (a client that died while it took the lock?), {age} ago"
+        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.owner.since_unix_ns // 10**9))
+        who = f"{self.owner.user}@{self.owner.host} (process {self.owner.pid})"
+        return f"{who} in step {self.owner.step}, since {since}, changed {age} ago"
+
+
+def this_process(client_id: str, run_id: str, step: str) -> LockOwner:
+    """Describe this process as the owner of a lock."""
+    return LockOwner(
+        client_id=client_id,
+        user=getpass.getuser(),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        start_ticks=_start_ticks(os.getpid()) or 0,
+        run_id=run_id,
+        step=step,
+        since_unix_ns=time.time_ns(),
+    )
+
+
+@contextlib.contextmanager
+def held(host: Host, layout: Layout, owner: LockOwner, say: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
+    """Hold the lock for a block; it is released on errors and on Ctrl-C, too.
+
+    Args:
+        host: The host to lock.
+        layout: Its paths.
+        owner: This process, from ``this_process``.
+        say: Gets a sentence when a dead owner's lock was taken over or the release failed.
+
+    Yields:
+        A function that records the step that begins.
+
+    Raises:
+        LockedError: Somebody else holds it.
+    """
+    try:
+        acquire(host, layout, owner, say)
+    except LockedError:
+        raise
+    except BaseException:  # interrupted on the way: it may be ours already
+        with contextlib.suppress(OpsError):
+            release(host, layout, owner)
+        raise
+    try:
+        yield lambda step: set_step(host, layout, owner, step)
+    finally:
+        try:
+            release(host, layout, owner)
+        except OpsError as error:  # what happened in the block matters more; a dead owner's lock is taken over
+            say(f"the lock of {host.target} could not be released: {error}")
+
+
+def acquire(host: Host, layout: Layout, owner: LockOwner, say: Callable[[str], None]) -> None:
+    """Take the lock, or take it over from a dead process of this client.
+
+    Raises:
+        LockedError: Somebody else holds it.
+    """
+    holder = _taken(host, acquire_script(layout, owner))
+    if holder and holder.owner and died_here(holder.owner, owner):
+        dead = holder
+        holder = _taken(host, take_over_script(layout, owner, dead.text))
+        if holder is None:
+            say(f"took over the lock of {host.target} from a dead process of this client: {dead}")
+    if holder:
+        raise LockedError(
+            "locked",
+            f"{host.target} is locked by {holder}",
+            f"wait for it; if it is gone for good: cuzkops unlock {host.target}",
+            {
+                "owner": holder.owner.model_dump(mode="json", by_alias=True) if holder.owner else None,
+                "age_s": holder.age_s,
+            },
+        )
+
+
+def set_step(host: Host, layout: Layout, owner: LockOwner, step: str) -> None:
+    """Record the step that begins.
+
+    Raises:
+        OpsError: The lock is not ours any more: somebody removed it by ``unlock``.
+    """
+    host.run(set_step_script(layout, owner.model_copy(update={"step": step}))).check()
+
+
+def release(host: Host, layout: Layout, owner: LockOwner) -> None:
+    """Give the lock back; one that is gone already is fine.
+
+    Raises:
+        OpsError: Somebody else holds it by now; it is left alone.
+    """
+    host.run(release_script(layout, owner)).check()
+
+
+def read(host: Host, layout: Layout) -> Holder | None:
+    """Who holds the lock, or None."""
+    return _holder(host.run(read_script(layout)).check().out)
+
+
+def unlock(host: Host, layout: Layout) -> Holder | None:
+    """Remove the lock, whoever holds it, and return who that was."""
+    return _holder(host.run(unlock_script(layout)).check().out)
+
+
+def died_here(owner: LockOwner, us: LockOwner) -> bool:
+    """Whether the owner was a process of this client, on this machine, that does not run any more."""
+    if (owner.client_id, owner.host) != (us.client_id, us.host):
+        return False
+    return _start_ticks(owner.pid) != owner.start_ticks
+
+
+def acquire_script(layout: Layout, owner: LockOwner) -> Script:
+    """Make the folder and write who we are, or show who holds it."""
+    return _script("take the lock", _ACQUIRE, layout, folder=layout.remote_dir, owner=_text(owner))
+
+
+def take_over_script(layout: Layout, owner: LockOwner, dead: str) -> Script:
+    """Replace the owner in place; one of several who try at once wins."""
+    return _script("take the lock over", _TAKE_OVER, layout, owner=_text(owner), dead=dead)
+
+
+def set_step_script(layout: Layout, owner: LockOwner) -> Script:
+    """Write the owner anew if that is still the same run."""
+    return _script(f"record step {owner.step}", _SET_STEP, layout, owner=_text(owner), token=_token(owner))
+
+
+def release_script(layout: Layout, owner: LockOwner) -> Script:
+    """Remove the folder if it is ours."""
+    return _script("release the lock", _RELEASE, layout, token=_token(owner))
+
+
+def read_script(layout: Layout) -> Script:
+    """Show who holds the lock."""
+    return Script("read the lock", _READ, {"lock": layout.lock})
+
+
+def unlock_script(layout: Layout) -> Script:
+    """Show who holds the lock and remove it."""
+    return _script("remove the lock", _UNLOCK, layout)
+
+
+def _script(title: str, body: str, layout: Layout, **parameters: str) -> Script:
+    return Script(title, body, {"lock": layout.lock, **parameters}, changes=True)
+
+
+def _text(owner: LockOwner) -> str:
+    return owner.model_dump_json(by_alias=True)
+
+
+def _token(owner: LockOwner) -> str:
+    return f'"run_id":"{owner.run_id}"'
+
+
+def _taken(host: Host, script: Script) -> Holder | None:
+    out = host.run(script).check().out
+    return None if out == "acquired\n" else _holder(out)
+
+
+def _holder(out: str) -> Holder | None:
+    first, _, rest = out.partition("\n")
+    word, _, age = first.partition(" ")
+    if word != "held":
+        return None
+    text = rest.removesuffix("\n")
+    try:
+        owner = LockOwner.model_validate_json(text)
+    except ValidationError:
+        owner = None
+    return Holder(owner, max(0, int(age)), text)
+
+
+def _start_ticks(pid: int) -> int | None:
+    """Start of a process in clock ticks since the boot, or None when it does not run."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None if Path("/proc/self").exists() else _start_ticks_elsewhere(pid)
+    state, *rest = stat.rpartition(")")[2].split()
+    return None if state in "ZX" else int(rest[18])
+
+
+def _start_ticks_elsewhere(pid: int) -> int | None:
+    """The same for an operator's machine without /proc."""
+    import psutil  # noqa: PLC0415 - not needed on Linux
+
+    try:
+        started_s: float = psutil.Process(pid).create_time() - psutil.boot_time()
+    except psutil.NoSuchProcess:
+        return None
+    return round(started_s * 100)
