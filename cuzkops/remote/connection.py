@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cuzkops.errors import UnreachableError
 from cuzkops.remote.host import Script
-from cuzkops.remote.login import log_in
+from cuzkops.remote.login import AS_CONFIGURED, Access, log_in
 from cuzkops.remote.shell import ShellHost, whole_seconds
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class SshHost(ShellHost):
 
     Args:
         target: Where to log in.
+        access: What the command line says about logging in.
         on_host_key: Gets one sentence when the key of an unknown host was stored.
         connect_timeout_s: For the connection and each step of the login.
         beat_s: Seconds between two signs of life that are asked for.
@@ -45,6 +46,7 @@ class SshHost(ShellHost):
     def __init__(
         self,
         target: Target,
+        access: Access = AS_CONFIGURED,
         *,
         on_host_key: Callable[[str], None] | None = None,
         connect_timeout_s: float = 10,
@@ -53,7 +55,7 @@ class SshHost(ShellHost):
     ) -> None:
         super().__init__(target)
         self._connect_timeout_s = connect_timeout_s
-        self._connection = log_in(target, on_host_key=on_host_key, connect_timeout_s=connect_timeout_s)
+        self._connection = log_in(target, access, on_host_key=on_host_key, connect_timeout_s=connect_timeout_s)
         self._heart = Heart(self._connection.transport, beat_s, silence_s)
         self._can_bound: bool | None = None
 

@@ -6,6 +6,7 @@ import errno
 import logging
 import os
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,29 @@ _DEAD_AFTER_MS = 45_000
 _DEFAULT_IDENTITIES = ("id_rsa", "id_ecdsa", "id_ed25519")
 
 
-def log_in(target: Target, *, on_host_key: Callable[[str], None] | None, connect_timeout_s: float) -> fabric.Connection:
+@dataclass(frozen=True)
+class Access:
+    """What the command line says about logging in; the rest is for the environment and ssh_config.
+
+    Args:
+        identity: Private key to offer, and no other, or None.
+        host_keys: ``"strict"``, ``"accept-new"``, or an empty string.
+    """
+
+    identity: Path | None = None
+    host_keys: str = ""
+
+
+AS_CONFIGURED = Access()
+
+
+def log_in(
+    target: Target,
+    access: Access = AS_CONFIGURED,
+    *,
+    on_host_key: Callable[[str], None] | None,
+    connect_timeout_s: float,
+) -> fabric.Connection:
     """Open an authenticated connection. Never asks anything.
 
     Environment: ``CUZKOPS_SSH_CONFIG`` replaces the ssh_config files as ``ssh -F`` does, ``CUZKOPS_KNOWN_HOSTS`` the
@@ -42,7 +65,7 @@ def log_in(target: Target, *, on_host_key: Callable[[str], None] | None, connect
         hops.append(hops[-1].gateway)
     try:
         for hop in reversed(hops):
-            _open(hop, on_host_key, connect_timeout_s)
+            _open(hop, access, on_host_key, connect_timeout_s)
     except BaseException:
         for hop in hops:
             hop.client.close()
@@ -70,16 +93,16 @@ def _configured(target: Target, connect_timeout_s: float) -> fabric.Connection:
         raise UsageError("ssh-config", f"{files} cannot be used for {target}: {error}") from error
 
 
-def _open(hop: fabric.Connection, on_host_key: Callable[[str], None] | None, timeout_s: float) -> None:
+def _open(hop: fabric.Connection, access: Access, on_host_key: Callable[[str], None] | None, timeout_s: float) -> None:
     import paramiko  # noqa: PLC0415 - takes long to load
 
     place = f"{hop.host} port {hop.port}"
-    known = known_hosts(hop.ssh_config)
+    known = known_hosts(hop.ssh_config, access.host_keys)
     name = hop.ssh_config.get("hostkeyalias", hop.host)
     port = 22 if "hostkeyalias" in hop.ssh_config else hop.port
     hop.client.set_missing_host_key_policy(_check_with(known, name, port, on_host_key))
-    tried = identities(hop.ssh_config)
-    only = hop.ssh_config.get("identitiesonly", "no") == "yes"
+    tried = identities(hop.ssh_config, access.identity)
+    only = access.identity is not None or hop.ssh_config.get("identitiesonly", "no") == "yes"
     hop.connect_kwargs = {
         "key_filename": tried,
         "look_for_keys": False,
@@ -111,11 +134,11 @@ def _open(hop: fabric.Connection, on_host_key: Callable[[str], None] | None, tim
         raise _unreachable(hop.host, hop.port, timeout_s, error) from error
 
 
-def known_hosts(ssh_config: dict[str, Any]) -> KnownHosts:
-    """Known hosts for one host of ssh_config, and the policy for unknown ones."""
+def known_hosts(ssh_config: dict[str, Any], wish: str = "") -> KnownHosts:
+    """Known hosts for one host of ssh_config, and the policy for unknown ones; ``wish`` goes before all others."""
     own = os.environ.get("CUZKOPS_KNOWN_HOSTS") or ssh_config.get("userknownhostsfile") or "~/.ssh/known_hosts"
     files = [Path(word).expanduser() for word in ([own] if "CUZKOPS_KNOWN_HOSTS" in os.environ else own.split())]
-    wish = os.environ.get("CUZKOPS_HOST_KEYS") or ""
+    wish = wish or os.environ.get("CUZKOPS_HOST_KEYS") or ""
     if not wish:
         wish = Policy.STRICT if ssh_config.get("stricthostkeychecking") == "yes" else Policy.ACCEPT_NEW
     try:
@@ -125,8 +148,16 @@ def known_hosts(ssh_config: dict[str, Any]) -> KnownHosts:
     return KnownHosts([*files, SYSTEM_FILE], policy)
 
 
-def identities(ssh_config: dict[str, Any]) -> list[str]:
-    """Identity files to offer: those of ssh_config, else the usual three; only files that can be read."""
+def identities(ssh_config: dict[str, Any], identity: Path | None = None) -> list[str]:
+    """Identity files to offer: the one that was asked for, else those of ssh_config, else the usual three, if readable.
+
+    Raises:
+        UsageError: The one that was asked for cannot be read.
+    """
+    if identity is not None:
+        if not os.access(identity, os.R_OK):
+            raise UsageError("identity", f"the private key {identity} cannot be read", "check --identity")
+        return [str(identity)]
     named = ssh_config.get("identityfile") or [f"~/.ssh/{name}" for name in _DEFAULT_IDENTITIES]
     paths = [str(Path(path).expanduser()) for path in ([named] if isinstance(named, str) else named)]
     return [path for path in paths if os.access(path, os.R_OK)]

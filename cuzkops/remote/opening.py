@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cuzkops.errors import UsageError
 from cuzkops.remote.host import Script
 from cuzkops.remote.layout import Layout
+from cuzkops.remote.login import AS_CONFIGURED, Access
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,12 +25,17 @@ _HOME = 'printf "%s" "${HOME:-}"'
 
 
 def open_host(
-    target: Target, *, on_host_key: Callable[[str], None] | None = None, connect_timeout_s: float = 10
+    target: Target,
+    access: Access = AS_CONFIGURED,
+    *,
+    on_host_key: Callable[[str], None] | None = None,
+    connect_timeout_s: float = 10,
 ) -> Host:
     """Connect to a target; ``local`` needs no connection.
 
     Args:
         target: Where to work.
+        access: What the command line says about logging in.
         on_host_key: Gets one sentence when the key of an unknown host was stored, with its fingerprint.
         connect_timeout_s: For the connection and each step of the login.
 
@@ -43,7 +49,7 @@ def open_host(
         return LocalHost()
     from cuzkops.remote.connection import SshHost  # noqa: PLC0415 - paramiko takes long to load
 
-    return SshHost(target, on_host_key=on_host_key, connect_timeout_s=connect_timeout_s)
+    return SshHost(target, access, on_host_key=on_host_key, connect_timeout_s=connect_timeout_s)
 
 
 def resolve_layout(host: Host, remote_dir: str = "~/.cuzkops", name: str = "prover") -> Layout:
