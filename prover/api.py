@@ -1,0 +1,154 @@
+"""HTTP and JSON over the daemon's socket: the endpoints of docs/PROVER.md, and nothing that computes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+from fastapi import FastAPI, Path, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from prover.errors import BusyError, CapacityError, InputError, ProverError
+from prover.jobs import FINISHED, JobStore, error_body
+from prover.protocol import (
+    DaemonState,
+    DrainAnswer,
+    ErrorAnswer,
+    JobAnswer,
+    JobRequest,
+    ReadyAnswer,
+    StatusAnswer,
+    WitnessAnswer,
+)
+
+if TYPE_CHECKING:
+    from prover.witness_store import WitnessStore
+
+logger = logging.getLogger(__name__)
+WAIT_LIMIT_S = 30.0
+_STATUS_OF_CODE = {
+    "no-such-job": 404,
+    "job-finished": 409,
+    "idempotency-conflict": 409,
+    "witness-too-large": 413,
+}
+_STATUS_OF_CLASS: list[tuple[type[ProverError], int]] = [(InputError, 400), (CapacityError, 507), (BusyError, 503)]
+
+
+class Service(Protocol):
+    """What the daemon offers to its clients."""
+
+    jobs: JobStore
+    witnesses: WitnessStore
+
+    def submit(self, request: JobRequest) -> JobAnswer:
+        """Accept a job."""
+
+    def state(self) -> DaemonState:
+        """Whether it is starting, ready or draining."""
+
+    def drain(self) -> DrainAnswer:
+        """Take no new jobs, finish the others, end."""
+
+    def status(self) -> StatusAnswer:
+        """Everything about it."""
+
+    def metrics_text(self) -> bytes:
+        """Its numbers."""
+
+
+def create_app(service: Service) -> FastAPI:
+    """Build the application.
+
+    Args:
+        service: The daemon behind it.
+    """
+    app = FastAPI(title="prover", docs_url=None, redoc_url=None)
+    _add_work(app, service)
+    _add_state(app, service)
+    _add_errors(app)
+    return app
+
+
+def _add_work(app: FastAPI, service: Service) -> None:
+    @app.put("/v1/witnesses/{sha256}")
+    async def put_witness(sha256: Annotated[str, Path(pattern="^[0-9a-f]{64}$")], request: Request) -> WitnessAnswer:
+        if service.jobs.closed:
+            raise BusyError("draining", "the daemon is draining: it takes no witnesses", "wait for the next daemon")
+        with service.witnesses.receive(sha256) as incoming:
+            async for chunk in request.stream():
+                await run_in_threadpool(incoming.write, chunk)
+            return incoming.commit()
+
+    @app.post("/v1/jobs")
+    async def submit(request: JobRequest) -> JobAnswer:
+        return service.submit(request)
+
+    @app.get("/v1/jobs/{job_id}")
+    async def job(job_id: str, wait_s: Annotated[float, Query(ge=0)] = 0) -> JobAnswer:
+        found = service.jobs.get(job_id)
+        if wait_s and found.state not in FINISHED:
+            # asyncio.wait leaves the future alone when the time is over or the client has gone
+            await asyncio.wait([asyncio.wrap_future(found.ended)], timeout=min(wait_s, WAIT_LIMIT_S))
+        return found.answer()
+
+    @app.delete("/v1/jobs/{job_id}")
+    async def cancel(job_id: str) -> JobAnswer:
+        return service.jobs.cancel(job_id)
+
+
+def _add_state(app: FastAPI, service: Service) -> None:
+    @app.get("/v1/ready")
+    async def ready(response: Response) -> ReadyAnswer:
+        state = service.state()
+        if state is not DaemonState.READY:
+            response.status_code = 503
+        return ReadyAnswer(ready=state is DaemonState.READY, state=state)
+
+    @app.post("/v1/drain")
+    async def drain() -> DrainAnswer:
+        return service.drain()
+
+    @app.get("/status")
+    async def status() -> StatusAnswer:
+        return service.status()
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        return Response(service.metrics_text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+def _add_errors(app: FastAPI) -> None:
+    @app.exception_handler(ProverError)
+    async def known(_request: Request, error: ProverError) -> JSONResponse:
+        return _answer(http_status(error), error)
+
+    @app.exception_handler(RequestValidationError)
+    async def malformed(_request: Request, error: RequestValidationError) -> JSONResponse:
+        found = [f"{'.'.join(str(part) for part in e['loc'])}: {e['msg']}" for e in error.errors()]
+        message = f"the request is not understood: {'; '.join(found)}"
+        return _answer(400, InputError("request", message, "docs/PROVER.md shows every request"))
+
+    @app.exception_handler(HTTPException)
+    async def unknown_path(request: Request, error: HTTPException) -> JSONResponse:
+        message = f"{request.method} {request.url.path[:200]}: {error.detail}"
+        return _answer(error.status_code, InputError("request", message, "docs/PROVER.md lists the endpoints"))
+
+    @app.exception_handler(Exception)
+    async def fault(_request: Request, error: Exception) -> JSONResponse:
+        message = f"a fault of this program: {type(error).__name__}; the daemon's standard error has the details"
+        return _answer(500, ProverError("internal", message))
+
+
+def http_status(error: ProverError) -> int:
+    """The HTTP status that says what kind of error this is."""
+    by_class = next((status for kind, status in _STATUS_OF_CLASS if isinstance(error, kind)), 500)
+    return _STATUS_OF_CODE.get(error.code, by_class)
+
+
+def _answer(status: int, error: ProverError) -> JSONResponse:
+    return JSONResponse(ErrorAnswer(error=error_body(error)).model_dump(mode="json"), status_code=status)

@@ -1,0 +1,171 @@
+"""The command ``prover``: reads arguments, calls one function, and turns errors into sentences and statuses.
+
+Only argparse is imported at the start: ``prover ctl`` runs often, on hosts far away, and must answer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from typing import NoReturn
+
+from prover import __version__
+from prover.errors import InputError, ProverError
+
+_FAULT = 70
+_INTERRUPTED = 130
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports a wrong command line like every other mistake, so that ``--json`` holds for it too."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError("usage", f"{self.prog}: {message}", f"{self.prog} --help shows what is possible")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; returns the exit status of docs/PROVER.md.
+
+    Args:
+        argv: Arguments without the program's name; None takes those of the process.
+    """
+    _open_standard_streams()
+    arguments = sys.argv[1:] if argv is None else argv
+    try:
+        options = _parser().parse_args(arguments)
+        status: int = options.run(options)
+        sys.stdout.flush()
+    except ProverError as error:
+        _report(error, as_json="--json" in arguments)
+        return error.exit_status
+    except KeyboardInterrupt as interrupt:
+        sys.stderr.write(f"interrupted{f': {interrupt}' if interrupt.args else ''}\n")
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone; the interpreter would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+    except Exception:  # noqa: BLE001 - whatever is left is our own fault, and the traceback goes to a file
+        path = _write_traceback()
+        fault = ProverError("internal", f"a fault of this program; the traceback is in {path}", "please report it")
+        _report(fault, as_json="--json" in arguments)
+        return _FAULT
+    return status
+
+
+def _report(error: ProverError, *, as_json: bool) -> None:
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"error: {error.message}\n" + (f"hint: {error.hint}\n" if error.hint else ""))
+        if as_json:
+            body = {"code": error.code, "message": error.message, "hint": error.hint, "details": error.details}
+            sys.stdout.write(json.dumps({"error": body}) + "\n")
+            sys.stdout.flush()
+
+
+def _write_traceback() -> str:
+    fd, path = tempfile.mkstemp(prefix="prover-fault-", suffix=".txt")
+    with os.fdopen(fd, "w") as file:
+        file.write(f"prover {__version__} {sys.argv}\n{traceback.format_exc()}")
+    return path
+
+
+def _open_standard_streams() -> None:
+    """Point closed standard streams at /dev/null: else the next file that is opened would take their number."""
+    for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+            setattr(sys, name, open(fd, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - lives as long as we
+
+
+def _interrupt_on_sigterm() -> None:
+    def interrupt(_signal: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="prover", description="Groth16 proofs over BLS12-381: a daemon, its client, and single proofs."
+    )
+    parser.add_argument("--version", action="version", version=f"prover {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    prove = commands.add_parser("prove", help="prove one witness; writes nothing unless the proof verifies")
+    prove.add_argument("zkey", type=Path, help="proving key (snarkjs .zkey)")
+    prove.add_argument("wtns", type=Path, help="witness (.wtns)")
+    prove.add_argument("proof", type=Path, help="proof.json to write")
+    prove.add_argument("public", type=Path, help="public.json to write")
+    prove.add_argument("--threads", type=int, help="CPU threads (default: every CPU that this process may use)")
+    prove.set_defaults(run=_prove)
+    verify = commands.add_parser("verify", help="verify one proof")
+    verify.add_argument("vkey", type=Path, help="verification_key.json")
+    verify.add_argument("public", type=Path, help="public.json")
+    verify.add_argument("proof", type=Path, help="proof.json")
+    verify.set_defaults(run=_verify)
+    _add_serve(commands)
+    ctl = commands.add_parser("ctl", help="talk to the daemon of this host")
+    from prover.ctl import add_verbs  # noqa: PLC0415 - argparse only, but --version need not read it twice
+
+    add_verbs(ctl)
+    return parser
+
+
+def _add_serve(commands: argparse._SubParsersAction[_Parser]) -> None:
+    serve = commands.add_parser("serve", help="run the daemon in the foreground")
+    serve.add_argument("--config", type=Path, required=True, help="configuration (playbooks/prover.example.toml)")
+    serve.add_argument("--remote-dir", type=Path, default=Path("~/.cuzkops"), help="default: %(default)s")
+    serve.add_argument("--release-id", help="default: the name of the release folder, or source")
+    serve.add_argument("--launch-id", help="names the timing log; default: the time and the PID")
+    serve.add_argument("--check-config", action="store_true", help="only say what is wrong and what it will need")
+    serve.add_argument("--json", action="store_true", help="with --check-config: one JSON document")
+    serve.set_defaults(run=_serve)
+
+
+def _prove(options: argparse.Namespace) -> int:
+    _interrupt_on_sigterm()
+    from prover.commands import prove_files  # noqa: PLC0415 - numpy and the kernels are loaded only to compute
+
+    prove_files(options.zkey, options.wtns, options.proof, options.public, options.threads)
+    return 0
+
+
+def _verify(options: argparse.Namespace) -> int:
+    _interrupt_on_sigterm()
+    from prover.commands import verify_files  # noqa: PLC0415 - the same
+
+    verify_files(options.vkey, options.public, options.proof)
+    sys.stdout.write("the proof is valid\n")
+    return 0
+
+
+def _serve(options: argparse.Namespace) -> int:
+    if options.check_config:
+        from prover.check import check_command  # noqa: PLC0415 - the same
+
+        return check_command(options.config, options.remote_dir, as_json=options.json)
+    wanted = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+    signals = {number for number in wanted if signal.getsignal(number) is not signal.SIG_IGN}
+    # Before numpy starts threads of its own: a signal goes to any thread that does not block it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    from prover.check import plan_of  # noqa: PLC0415 - the same
+    from prover.config import load_config  # noqa: PLC0415 - the same
+    from prover.daemon import LaunchIds, serve  # noqa: PLC0415 - the same
+
+    launch_id = options.launch_id or f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}"
+    config = load_config(options.config, options.remote_dir)
+    return serve(config, plan_of(config), LaunchIds(_release_id(options.release_id), launch_id), signals)
+
+
+def _release_id(given: str | None) -> str:
+    folder = os.environ.get("PROVER_RELEASE_DIR", "")
+    return given or (Path(folder).name if folder else "source")

@@ -1,0 +1,192 @@
+"""Witnesses that clients put: secret files that live no longer than the jobs that need them."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import logging
+import os
+import secrets
+import stat
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from prover.errors import CapacityError, InputError, ProverError
+from prover.protocol import WitnessAnswer
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from prover.protocol import JobRequest, WitnessRef
+
+logger = logging.getLogger(__name__)
+UNCLAIMED_S = 900.0
+
+
+class WitnessStore:
+    """Files named by their digest in one folder of mode 0700.
+
+    A file stays while an unfinished job needs it, and after each put until a job has claimed that put or 15 minutes
+    have passed: two clients may put the same witness, and the end of one's job must not take it from the other.
+
+    Args:
+        folder: Exists. Whatever lies in it is erased: it belongs to jobs of an earlier process.
+        limit_bytes: Size of the largest witness that any circuit takes.
+    """
+
+    def __init__(self, folder: Path, limit_bytes: int) -> None:
+        self._folder = folder
+        self.limit_bytes = limit_bytes
+        self._lock = threading.Lock()
+        self._needed: dict[str, int] = {}  # digest -> unfinished jobs
+        self._unclaimed: dict[str, list[float]] = {}  # digest -> times of puts that no job has claimed
+        self.erase_all()
+
+    def erase_all(self) -> None:
+        """Erase every file."""
+        for path in self._folder.iterdir():
+            path.unlink()
+
+    def receive(self, sha256: str) -> IncomingWitness:
+        """Start to take a witness; use it as a context manager, write to it, then commit."""
+        return IncomingWitness(self, self._folder / f".part-{secrets.token_hex(8)}", sha256)
+
+    def keep(self, part: Path, sha256: str) -> None:
+        """Make a received file a stored one."""
+        with self._lock:
+            part.replace(self._folder / sha256)
+            self._unclaimed.setdefault(sha256, []).append(time.monotonic())
+            self._sweep()
+
+    def claim(self, request: JobRequest) -> None:
+        """Check that every witness of a request can be read, and hold those that were put.
+
+        Raises:
+            InputError: One is missing, not readable, or not a regular file.
+        """
+        for i, reference in enumerate(request.witnesses):
+            _check_readable(i, self.path_of(reference))
+        with self._lock:
+            for sha256 in _digests(request):
+                self._needed[sha256] = self._needed.get(sha256, 0) + 1
+                if puts := self._unclaimed.get(sha256):
+                    puts.pop(0)
+
+    def let_go(self, request: JobRequest) -> None:
+        """A job ended: erase what nobody needs any more."""
+        with self._lock:
+            for sha256 in _digests(request):
+                self._needed[sha256] -= 1
+                if self._needed[sha256] == 0:
+                    del self._needed[sha256]
+                    self._unclaimed.setdefault(sha256, [])
+            self._sweep()
+
+    def path_of(self, reference: WitnessRef) -> Path:
+        """Where a witness lies.
+
+        Raises:
+            InputError: A path that is not absolute: it would depend on where the daemon was started.
+        """
+        if reference.sha256 is not None:
+            return self._folder / reference.sha256
+        path = Path(reference.path or "")
+        if not path.is_absolute():
+            raise InputError("witness-path", f"the witness path {str(path)!r} is not absolute", "give the whole path")
+        return path
+
+    def _sweep(self) -> None:
+        oldest = time.monotonic() - UNCLAIMED_S
+        for sha256, puts in list(self._unclaimed.items()):
+            puts[:] = [put for put in puts if put >= oldest]
+            if not puts:
+                del self._unclaimed[sha256]
+                if sha256 not in self._needed:
+                    (self._folder / sha256).unlink(missing_ok=True)
+
+
+class IncomingWitness:
+    """A witness on its way into the store; leaving the ``with`` block without ``commit`` erases it.
+
+    Args:
+        store: Where it goes.
+        part: The file that it is written to first.
+        sha256: What its digest must be.
+    """
+
+    def __init__(self, store: WitnessStore, part: Path, sha256: str) -> None:
+        self._store = store
+        self._part = part
+        self._sha256 = sha256
+        self._digest = hashlib.sha256()
+        self._n_bytes = 0
+        self._fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+    def write(self, data: bytes) -> None:
+        """Take the next bytes.
+
+        Raises:
+            InputError: It is larger than any circuit's witness.
+            CapacityError: The disk is full.
+        """
+        self._n_bytes += len(data)
+        if self._n_bytes > self._store.limit_bytes:
+            raise InputError(
+                "witness-too-large",
+                f"the witness is larger than {self._store.limit_bytes} bytes, what the largest circuit here takes",
+                "check that it was made for a circuit of this daemon",
+            )
+        self._digest.update(data)
+        try:
+            while data:
+                data = data[os.write(self._fd, data) :]
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise CapacityError("disk-full", f"the witness cannot be stored: {error}", "free some space") from None
+            raise ProverError("witness-store", f"the witness cannot be stored: {error}", "check its folder") from None
+
+    def commit(self) -> WitnessAnswer:
+        """Keep it.
+
+        Raises:
+            InputError: Its digest is another than was announced.
+        """
+        found = self._digest.hexdigest()
+        if found != self._sha256:
+            raise InputError(
+                "witness-digest",
+                f"the witness has the digest {found}, not {self._sha256} as announced",
+                "it was changed on the way: put it again",
+            )
+        self._store.keep(self._part, self._sha256)
+        return WitnessAnswer(sha256=self._sha256, n_bytes=self._n_bytes)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._fd)
+        with contextlib.suppress(FileNotFoundError):
+            self._part.unlink()
+
+
+def _digests(request: JobRequest) -> set[str]:
+    return {reference.sha256 for reference in request.witnesses if reference.sha256 is not None}
+
+
+def _check_readable(index: int, path: Path) -> None:
+    hint = "put it again, or give the path of a file on the daemon's host"
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        message = f"witness {index} cannot be read: {error.strerror}: {path}"
+        raise InputError("witness-missing", message, hint) from None
+    if not stat.S_ISREG(mode):
+        raise InputError("witness-path", f"witness {index} is not a regular file: {path}", hint)
+    if not os.access(path, os.R_OK):
+        raise InputError("witness-path", f"witness {index} cannot be read by the daemon: {path}", hint)
