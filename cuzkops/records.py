@@ -91,7 +91,9 @@ class KillRecord(StoredRecord):
     shmem_bytes: int
     pins_pages: int | None = Field(description="P0: nr_foll_pin_acquired - nr_foll_pin_released; null if unreadable")
     gpu_used_bytes: int | None
-    dev_shm: dict[str, int] = Field(description="files in /dev/shm with their sizes in bytes")
+    dev_shm: dict[str, int] = Field(description="files in /dev/shm, other tmpfs and SysV segments: size in bytes")
+    own_shm: list[str] = Field(default=[], description="those of dev_shm that the daemon itself had mapped")
+    hugetlb_free_bytes: int = Field(default=0, description="free pages of the hugetlb pools")
     others: dict[str, int] = Field(description='memory in bytes of the larger other processes, by "pid:start_ticks"')
     uptime_s: float = Field(description="/proc/uptime when this was taken: the clock of the whole series")
     signalled_uptime_s: float | None = None
