@@ -1,0 +1,1 @@
+"""Generators of source files: from the moduli to constants."""

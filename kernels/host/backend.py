@@ -1,0 +1,214 @@
+"""The interface of ``kernels.interface`` on CPU threads."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from kernels.host.library import load_library
+from kernels.interface import Bases, CsrRows, FrMont, FrPlain, G1Affine, G2Affine, KernelError, LimbArray, Matrix
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kernels.interface import Timer
+
+PointsT = TypeVar("PointsT", G1Affine, G2Affine)
+ArrayT = TypeVar("ArrayT", bound=LimbArray)
+
+MAX_LOG2_N = 31  # a transform of n needs roots of order 2n, and Fr has them up to 2^32
+
+
+@dataclass(frozen=True, eq=False)
+class HostBases(Bases[PointsT]):
+    """Points in this process's memory, as they were given."""
+
+    points: PointsT
+
+
+@dataclass(frozen=True, eq=False)
+class HostMatrix(Matrix):
+    """A sparse matrix in this process's memory, as it was given."""
+
+    rows: CsrRows
+
+
+class HostBackend:
+    """A ``kernels.interface.Backend`` on threads of this process.
+
+    Args:
+        threads: Threads that one operation uses; None is one for each CPU that this process may run on.
+
+    Raises:
+        KernelError: The library cannot be loaded, or ``threads`` is below 1.
+    """
+
+    name = "host"
+    device = "host"
+
+    def __init__(self, threads: int | None = None) -> None:
+        if threads is not None and threads < 1:
+            raise KernelError(f"the host backend needs at least 1 thread, not {threads}")
+        self.threads = threads or len(os.sched_getaffinity(0))
+        self._library = load_library()
+        self._closed = False
+
+    def load_bases(self, points: PointsT, table_limit_bytes: int = 0) -> HostBases[PointsT]:
+        """Hold points: see ``Backend.load_bases``. This backend makes no tables, whatever the limit."""
+        del table_limit_bytes
+        self._check_open()
+        return HostBases(type(points), len(points), points.n_bytes, points)
+
+    def load_matrix(self, rows: CsrRows) -> HostMatrix:
+        """Hold a sparse matrix: see ``Backend.load_matrix``."""
+        self._check_open()
+        held_bytes = rows.row_starts.nbytes + rows.columns.nbytes + rows.values.n_bytes
+        return HostMatrix(rows.n_rows, rows.n_columns, int(held_bytes), rows)
+
+    def first_invalid(self, points: G1Affine | G2Affine) -> int | None:
+        """Index of the first point that is not sound: see ``Backend.first_invalid``."""
+        self._check_open()
+        index = np.zeros(1, dtype=np.uint64)
+        function = "cuzkops_first_invalid_g1" if isinstance(points, G1Affine) else "cuzkops_first_invalid_g2"
+        self._library.call(function, points.limbs, len(points), self.threads, index)
+        return None if int(index[0]) == len(points) else int(index[0])
+
+    def msm(
+        self,
+        bases: Bases[PointsT],
+        scalars: FrPlain,
+        *,
+        out: PointsT | None = None,
+        stream: object | None = None,
+        workspace: object | None = None,
+        timer: Timer | None = None,
+    ) -> PointsT:
+        """Sum of scalars[i] * bases[i]: see ``Backend.msm``."""
+        self._check_call(stream, workspace)
+        if not isinstance(bases, HostBases):
+            raise TypeError("these bases belong to another backend")
+        if len(scalars) != bases.n:
+            raise ValueError(f"{len(scalars)} scalars for {bases.n} bases")
+        result: PointsT = _result(out, bases.kind, 1)
+        function = "cuzkops_msm_g1" if bases.group == "g1" else "cuzkops_msm_g2"
+        with _timed(timer, "msm"):
+            self._library.call(function, bases.points.limbs, scalars.limbs, bases.n, self.threads, result.limbs)
+        return result
+
+    def ntt(
+        self,
+        values: FrMont,
+        *,
+        inverse: bool = False,
+        out: FrMont | None = None,
+        stream: object | None = None,
+        workspace: object | None = None,
+        timer: Timer | None = None,
+    ) -> FrMont:
+        """Transform: see ``Backend.ntt``."""
+        self._check_call(stream, workspace)
+        log2_n = _log2(len(values))
+        result = _result(out, FrMont, len(values))
+        if result.limbs is not values.limbs and np.shares_memory(result.limbs, values.limbs):
+            raise ValueError("out overlaps the values without being the same array")
+        with _timed(timer, "ntt"):
+            self._library.call("cuzkops_ntt", values.limbs, result.limbs, log2_n, int(inverse), self.threads)
+        return result
+
+    def multiply(
+        self,
+        matrix: Matrix,
+        witness: FrPlain,
+        *,
+        out: FrMont | None = None,
+        stream: object | None = None,
+        workspace: object | None = None,
+        timer: Timer | None = None,
+    ) -> FrMont:
+        """Matrix times vector: see ``Backend.multiply``."""
+        self._check_call(stream, workspace)
+        if not isinstance(matrix, HostMatrix):
+            raise TypeError("this matrix belongs to another backend")
+        if len(witness) != matrix.n_columns:
+            raise ValueError(f"a vector of {len(witness)} for a matrix of {matrix.n_columns} columns")
+        rows = matrix.rows
+        result = _result(out, FrMont, matrix.n_rows)
+        _check_apart(result, witness)
+        arrays = (rows.row_starts, rows.columns, rows.values.limbs)
+        with _timed(timer, "multiply"):
+            self._library.call("cuzkops_multiply", *arrays, matrix.n_rows, witness.limbs, self.threads, result.limbs)
+        return result
+
+    def h(
+        self,
+        a: FrMont,
+        b: FrMont,
+        *,
+        out: FrPlain | None = None,
+        stream: object | None = None,
+        workspace: object | None = None,
+        timer: Timer | None = None,
+    ) -> FrPlain:
+        """The scalars for section 9: see ``Backend.h``."""
+        self._check_call(stream, workspace)
+        if len(a) != len(b):
+            raise ValueError(f"{len(a)} values of A and {len(b)} of B")
+        log2_n = _log2(len(a))
+        result = _result(out, FrPlain, len(a))
+        _check_apart(result, a, b)
+        phases_ns = np.zeros(2, dtype=np.uint64)
+        phase_arrays = (phases_ns[:1], phases_ns[1:])
+        self._library.call("cuzkops_h", a.limbs, b.limbs, result.limbs, log2_n, self.threads, *phase_arrays)
+        if timer is not None:
+            for phase, duration_ns in zip(("ntt", "pointwise"), phases_ns, strict=True):
+                timer[phase] = timer.get(phase, 0) + int(duration_ns)
+        return result
+
+    def close(self) -> None:
+        """Refuse further work; the memory goes with the handles."""
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise KernelError("the host backend was closed")
+
+    def _check_call(self, stream: object | None, workspace: object | None) -> None:
+        self._check_open()
+        if stream is not None or workspace is not None:
+            raise ValueError("the host backend takes no stream and no workspace")
+
+
+def _log2(n: int) -> int:
+    log2_n = n.bit_length() - 1
+    if n < 1 or n != 1 << log2_n or log2_n > MAX_LOG2_N:
+        raise ValueError(f"a transform takes a power of two up to 2^{MAX_LOG2_N} elements, not {n}")
+    return log2_n
+
+
+def _result(out: ArrayT | None, kind: type[ArrayT], n: int) -> ArrayT:
+    """Return ``out`` after a check of its type and length, or a new array."""
+    if out is None:
+        return kind(np.empty((n, kind.width), dtype=np.uint64))
+    if type(out) is not kind or len(out) != n or not out.limbs.flags.writeable:
+        raise ValueError(f"out must be a writable {kind.__name__} of {n}, not a {type(out).__name__} of {len(out)}")
+    return out
+
+
+def _check_apart(result: LimbArray, *operands: LimbArray) -> None:
+    if any(np.may_share_memory(result.limbs, operand.limbs) for operand in operands):
+        raise ValueError("out shares memory with an operand")
+
+
+@contextmanager
+def _timed(timer: Timer | None, phase: str) -> Iterator[None]:
+    start_ns = time.perf_counter_ns()
+    try:
+        yield
+    finally:
+        if timer is not None:
+            timer[phase] = timer.get(phase, 0) + time.perf_counter_ns() - start_ns

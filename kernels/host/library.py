@@ -1,0 +1,116 @@
+"""Finds libcuzkops_host.so, checks that it is the right one, and declares its functions for ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from kernels.interface import KernelError
+
+ABI = 1  # kernels/src/host/abi.hpp has the same number
+LIBRARY_NAME = "libcuzkops_host.so"
+NATIVE_DIR_VARIABLE = "CUZKOPS_NATIVE_DIR"
+
+_PACKAGE = Path(__file__).parent.parent
+_OWN_NATIVE = _PACKAGE / "_native"
+_HOW = "build it with: python -m kernels.build"
+
+_pointer, _size, _int, _unsigned = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_uint
+_FUNCTIONS: dict[str, list[Any]] = {
+    "cuzkops_msm_g1": [_pointer, _pointer, _size, _int, _pointer],
+    "cuzkops_msm_g2": [_pointer, _pointer, _size, _int, _pointer],
+    "cuzkops_first_invalid_g1": [_pointer, _size, _int, _pointer],
+    "cuzkops_first_invalid_g2": [_pointer, _size, _int, _pointer],
+    "cuzkops_ntt": [_pointer, _pointer, _unsigned, _int, _int],
+    "cuzkops_h": [_pointer, _pointer, _pointer, _unsigned, _int, _pointer, _pointer],
+    "cuzkops_multiply": [_pointer, _pointer, _pointer, _size, _pointer, _int, _pointer],
+    "cuzkops_field": [_int, _int, _pointer, _pointer, _size, _pointer],
+    "cuzkops_points": [_int, _int, _pointer, _pointer, _size, _pointer],
+}
+_FAILURES = {
+    1: "there is not enough memory for this operation",
+    2: "the system refuses to start another thread: lower the number of threads",
+    3: "the host library refuses these arguments",
+}
+
+
+class HostLibrary:
+    """The loaded library. ctypes gives up Python's global lock during each call.
+
+    Args:
+        path: The library's file.
+
+    Raises:
+        KernelError: It cannot be loaded, or speaks another ABI.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._dll = ctypes.CDLL(str(path))
+            self._dll.cuzkops_abi.restype = _int
+            self._dll.cuzkops_sources_sha256.restype = ctypes.c_char_p
+            found = self._dll.cuzkops_abi()
+            for name, arguments in _FUNCTIONS.items():
+                getattr(self._dll, name).argtypes = arguments
+                getattr(self._dll, name).restype = _int
+        except (OSError, AttributeError) as error:
+            raise KernelError(f"{path} is not a host library of this version ({error}): {_HOW}") from None
+        if found != ABI:
+            raise KernelError(f"{path} has the interface number {found}, this version needs {ABI}: {_HOW}")
+
+    @property
+    def sources_sha256(self) -> str:
+        """Digest of the sources that it was compiled from."""
+        return bytes(self._dll.cuzkops_sources_sha256()).decode("ascii")
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call one function; arrays go as the address of their memory, which the caller has checked.
+
+        Raises:
+            KernelError: It returns a status other than 0.
+        """
+        plain = [a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments]
+        status = getattr(self._dll, name)(*plain)
+        if status:
+            raise KernelError(f"{name}: {_FAILURES.get(status, f'failed with status {status}')}")
+
+
+def library_path() -> Path:
+    """Where the library is.
+
+    The folder that $CUZKOPS_NATIVE_DIR names and no other, where it is set; else ``native`` beside the folder that
+    holds this package (a shipped release: ``app/kernels`` and ``native``); else ``kernels/_native`` (a source tree).
+
+    Raises:
+        KernelError: It is in none of them.
+    """
+    named = os.environ.get(NATIVE_DIR_VARIABLE)
+    folders = [Path(named)] if named else [_PACKAGE.parent.parent / "native", _OWN_NATIVE]
+    for folder in folders:
+        if (folder / LIBRARY_NAME).is_file():
+            return folder / LIBRARY_NAME
+    looked = " nor in ".join(str(folder) for folder in folders)
+    raise KernelError(f"{LIBRARY_NAME} is not in {looked}: {_HOW}")
+
+
+@cache
+def load_library() -> HostLibrary:
+    """Load the library once a process.
+
+    Raises:
+        KernelError: It is missing, cannot be loaded, has another ABI, or (in a source tree) was compiled from other
+            sources than those beside it.
+    """
+    library = HostLibrary(library_path())
+    if library.path.parent == _OWN_NATIVE and (_PACKAGE / "src").is_dir():
+        from kernels.build import sources_sha256  # noqa: PLC0415 - only a source tree has something to compare
+
+        if library.sources_sha256 != sources_sha256():
+            raise KernelError(f"{library.path} was compiled from other sources than those beside it: {_HOW}")
+    return library

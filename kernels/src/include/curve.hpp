@@ -1,0 +1,125 @@
+// G1 over Fp and G2 over Fp2: y^2 = x^3 + b with a = 0. Affine points for storage, XYZZ points (x = X / ZZ,
+// y = Y / ZZZ, ZZ^3 = ZZZ^2) for sums. Costs count products (M) and squares (S) of the coordinate field.
+// Formulas: Bernstein and Lange, Explicit-Formulas Database, https://hyperelliptic.org/EFD/g1p/auto-shortw-xyzz.html
+// They are complete here: each function treats infinity, equal and opposite points itself.
+#pragma once
+#include "fp2.hpp"
+
+namespace cuzkops {
+
+// b of the curve over Fp, and of the twist over Fp2.
+template <class F> F curve_b();
+template <> inline Fp curve_b<Fp>() { return Fp::load(constants::FP_CURVE_B); }
+template <> inline Fp2 curve_b<Fp2>() { return {curve_b<Fp>(), curve_b<Fp>()}; }
+
+template <class F> struct Affine {
+    static constexpr int LIMBS = 2 * F::LIMBS;
+    F x, y; // (0, 0) is infinity: it is not on the curve, as b is not 0
+
+    static Affine load(const std::uint64_t* words) { return {F::load(words), F::load(words + F::LIMBS)}; }
+    void store(std::uint64_t* words) const {
+        x.store(words);
+        y.store(words + F::LIMBS);
+    }
+    static Affine infinity() { return {F::zero(), F::zero()}; }
+    bool is_infinity() const { return x.is_zero() && y.is_zero(); }
+    // Canonical coordinates, and infinity or on the curve. Cost: 1M + 2S. The subgroup is not looked at.
+    bool is_valid() const {
+        if (!x.is_canonical() || !y.is_canonical()) return false;
+        return is_infinity() || y.square() == x.square() * x + curve_b<F>();
+    }
+};
+
+template <class F> struct Xyzz {
+    F x, y, zz, zzz; // zz = 0 is infinity
+
+    static Xyzz infinity() { return {F::zero(), F::zero(), F::zero(), F::zero()}; }
+    static Xyzz from(const Affine<F>& p) {
+        return p.is_infinity() ? infinity() : Xyzz{p.x, p.y, F::one(), F::one()};
+    }
+    bool is_infinity() const { return zz.is_zero(); }
+
+    // "dbl-2008-s-1" with a = 0: 6M + 3S. A point with y = 0 gives zz = 0, as it should.
+    Xyzz doubled() const {
+        const F u = y.doubled();
+        const F v = u.square();
+        const F w = u * v;
+        const F s = x * v;
+        const F xx = x.square();
+        const F m = xx.doubled() + xx;
+        const F x3 = m.square() - s.doubled();
+        return {x3, m * (s - x3) - w * y, v * zz, w * zzz};
+    }
+
+    // "mdbl-2008-s-1" with a = 0: 4M + 3S.
+    static Xyzz doubled(const Affine<F>& p) {
+        const F u = p.y.doubled();
+        const F v = u.square();
+        const F w = u * v;
+        const F s = p.x * v;
+        const F xx = p.x.square();
+        const F m = xx.doubled() + xx;
+        const F x3 = m.square() - s.doubled();
+        return {x3, m * (s - x3) - w * p.y, v, w};
+    }
+
+    // "madd-2008-s": 8M + 2S.
+    __attribute__((noinline)) void add(const Affine<F>& p) {
+        if (p.is_infinity()) return;
+        if (is_infinity()) {
+            *this = from(p);
+            return;
+        }
+        const F dx = p.x * zz - x;
+        const F dy = p.y * zzz - y;
+        if (dx.is_zero()) { // the same point, or its opposite
+            *this = dy.is_zero() ? doubled(p) : infinity();
+            return;
+        }
+        const F pp = dx.square();
+        const F ppp = dx * pp;
+        const F q = x * pp;
+        const F x3 = dy.square() - ppp - q.doubled();
+        y = dy * (q - x3) - y * ppp;
+        x = x3;
+        zz = zz * pp;
+        zzz = zzz * ppp;
+    }
+
+    // "add-2008-s": 12M + 2S.
+    __attribute__((noinline)) void add(const Xyzz& p) {
+        if (p.is_infinity()) return;
+        if (is_infinity()) {
+            *this = p;
+            return;
+        }
+        const F u1 = x * p.zz;
+        const F s1 = y * p.zzz;
+        const F dx = p.x * zz - u1;
+        const F dy = p.y * zzz - s1;
+        if (dx.is_zero()) {
+            *this = dy.is_zero() ? doubled() : infinity();
+            return;
+        }
+        const F pp = dx.square();
+        const F ppp = dx * pp;
+        const F q = u1 * pp;
+        const F x3 = dy.square() - ppp - q.doubled();
+        y = dy * (q - x3) - s1 * ppp;
+        x = x3;
+        zz = zz * p.zz * pp;
+        zzz = zzz * p.zzz * ppp;
+    }
+
+    // One inversion, 4M + 1S: ZZ / ZZZ is 1 / Z, and its square 1 / ZZ.
+    Affine<F> to_affine() const {
+        if (is_infinity()) return Affine<F>::infinity();
+        const F inverse_zzz = zzz.inverse();
+        return {x * (zz * inverse_zzz).square(), y * inverse_zzz};
+    }
+};
+
+using G1Affine = Affine<Fp>;
+using G2Affine = Affine<Fp2>;
+
+} // namespace cuzkops
