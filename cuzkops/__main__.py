@@ -1,0 +1,5 @@
+"""``python -m cuzkops``."""
+
+from cuzkops.cli import main
+
+main()

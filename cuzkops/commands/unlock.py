@@ -1,0 +1,45 @@
+"""``cuzkops unlock``: remove the lock that an interrupted client left on a host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuzkops.commands.options import DryRun, Yes, on_host
+from cuzkops.errors import UsageError
+from cuzkops.session import Place
+
+if TYPE_CHECKING:
+    import typer
+
+
+@on_host
+def unlock(place: Place, *, yes: Yes = False, dry_run: DryRun = False) -> None:
+    """Remove the lock of a host, after showing who holds it.
+
+    A lock of this client whose process is dead is taken over without this.
+    """
+    from cuzkops.remote import audit, lock  # noqa: PLC0415 - `--help` loads no records
+
+    with place.open() as (host, layout):
+        if dry_run:
+            place.screen.plan([lock.read_script(layout), lock.unlock_script(layout)])
+            return
+        holder = lock.read(host, layout)
+        if holder is None:
+            place.screen.result({"unlocked": False, "holder": None}, f"{place.target} is not locked")
+            return
+        place.screen.say(f"the lock of {place.target} is held by {holder}")
+        if not yes:
+            if not place.screen.interactive:
+                raise UsageError("not-confirmed", "the lock was not removed: nobody can be asked", "add --yes")
+            if not place.screen.confirm("Remove it? A deploy that still runs would be disturbed."):
+                place.screen.result({"unlocked": False, "holder": holder}, "the lock was left alone")
+                return
+        removed = lock.unlock(host, layout)
+        audit.append(host, layout, "unlock", {"holder": str(removed or holder)})
+        place.screen.result({"unlocked": True, "holder": removed or holder}, f"removed the lock of {place.target}")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: cuzkops unlock root@gpu1 --yes")(unlock)

@@ -1,0 +1,140 @@
+"""What the user sees: results on standard output, everything else on standard error, no colours.
+
+With ``--json`` standard output holds exactly one JSON document (streams: one a line), also where a command fails.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import asdict, is_dataclass
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cuzkops.errors import OpsError
+    from cuzkops.remote.host import Script
+
+_REDRAW_S = 0.1  # a line on a terminal that is drawn over
+_REPEAT_S = 5.0  # a new line in a file
+
+
+class Screen:
+    """Where a command writes.
+
+    Args:
+        json_mode: Results are JSON documents.
+        verbose: Details are shown too.
+        out: Results; standard output.
+        err: Everything else; standard error.
+    """
+
+    def __init__(
+        self, *, json_mode: bool = False, verbose: bool = False, out: TextIO | None = None, err: TextIO | None = None
+    ) -> None:
+        self.json_mode = json_mode
+        self.verbose = verbose
+        self._out = out or sys.stdout
+        self._err = err or sys.stderr
+        self._drawn = False  # an unfinished line stands on the terminal
+        self._last_progress_s = 0.0
+
+    @property
+    def interactive(self) -> bool:
+        """Whether somebody can be asked."""
+        return not self.json_mode and sys.stdin.isatty() and self._err.isatty()
+
+    def say(self, text: str) -> None:
+        """Tell the user something that is not the result."""
+        self._clear()
+        print(text, file=self._err, flush=True)
+
+    def detail(self, text: str) -> None:
+        """Tell it only with ``--verbose``."""
+        if self.verbose:
+            self.say(text)
+
+    def progress(self, text: str) -> None:
+        """Show how far something is: one line drawn over on a terminal, a line every few seconds in a file."""
+        now_s = time.monotonic()
+        terminal = self._err.isatty()
+        if now_s - self._last_progress_s < (_REDRAW_S if terminal else _REPEAT_S):
+            return
+        self._last_progress_s = now_s
+        if terminal:
+            print(f"\r\x1b[K{text[:200]}", end="", file=self._err, flush=True)
+            self._drawn = True
+        else:
+            print(text, file=self._err, flush=True)
+
+    def result(self, document: object, text: str) -> None:
+        """Give the command's one result: the document with ``--json``, else the text."""
+        self._clear()
+        print(
+            json.dumps(plain(document), indent=2) if self.json_mode else text.rstrip("\n"), file=self._out, flush=True
+        )
+
+    def item(self, document: object, text: str) -> None:
+        """Give one item of a stream: one JSON document a line with ``--json``, else the text."""
+        self._clear()
+        print(json.dumps(plain(document)) if self.json_mode else text, file=self._out, flush=True)
+
+    def plan(self, scripts: list[Script]) -> None:
+        """Give what ``--dry-run`` gives: each script with its title, in the order of a run."""
+        document = {
+            "plan": [{"title": script.title, "changes": script.changes, "script": script.text} for script in scripts]
+        }
+        parts = [
+            f"# {script.title}{'' if script.changes else ' (changes nothing)'}\n{script.text}" for script in scripts
+        ]
+        self.result(document, "\n".join(parts))
+
+    def error(self, error: OpsError) -> None:
+        """Show a failure: a sentence, the last lines of what failed, and what to do."""
+        self.failure(error.code, error.message, error.hint, error.details)
+
+    def failure(self, code: str, message: str, hint: str = "", details: Mapping[str, object] | None = None) -> None:
+        """Show a failure that has no exception of ours."""
+        self._clear()
+        facts = dict(details or {})
+        if self.json_mode:
+            body = {"code": code, "message": message, "hint": hint, "details": plain(facts)}
+            print(json.dumps({"error": body}, indent=2), file=self._out, flush=True)
+        print(f"error: {message}", file=self._err)
+        last_lines = facts.get("last_lines")
+        if isinstance(last_lines, list | tuple):
+            for line in last_lines[-10:]:
+                print(f"  | {line}", file=self._err)
+        if self.verbose and isinstance(command := facts.get("command"), str):
+            print("the command was:\n" + command, file=self._err)
+        if hint:
+            print(f"hint: {hint}", file=self._err)
+        self._err.flush()
+
+    def confirm(self, question: str) -> bool:
+        """Ask a yes-or-no question; only where ``interactive``."""
+        self._clear()
+        print(f"{question} [y/N] ", end="", file=self._err, flush=True)
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+    def _clear(self) -> None:
+        if self._drawn:
+            print("\r\x1b[K", end="", file=self._err, flush=True)
+            self._drawn = False
+
+
+def plain(value: Any) -> Any:
+    """Turn records into what JSON has: pydantic records by their aliases, dataclasses by their fields."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json", by_alias=True)
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)

@@ -1,0 +1,145 @@
+"""One command at work: where it writes, what the tool remembers, and the host and daemon that it is about."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from cuzkops.errors import UsageError
+from cuzkops.project import Project, find_project
+from cuzkops.target import Target, parse_target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cuzkops.remote.host import Host
+    from cuzkops.remote.layout import Layout
+    from cuzkops.rendering import Screen
+    from cuzkops.state import State
+
+DEFAULT_NAME = "prover"
+DEFAULT_REMOTE_DIR = "~/.cuzkops"
+
+TargetSource = Literal["the command line", "CUZKOPS_TARGET", "cuzkops.toml", "the last command"]
+
+
+@dataclass
+class Session:
+    """What every command has; made once, in ``cuzkops.cli``.
+
+    Args:
+        screen: Where it writes.
+        state: What the tool remembers.
+        interrupted: What to say if Ctrl-C comes now: what is left running, and how to go on.
+    """
+
+    screen: Screen
+    state: State
+    interrupted: str = "nothing was changed"
+
+
+@dataclass(frozen=True)
+class Place:
+    """The host and the daemon that a command is about.
+
+    Args:
+        session: The command.
+        project: The settings of the project around.
+        target: The host.
+        target_source: Who named it.
+        name: The daemon's name.
+        remote_dir: Folder on the host, ``~`` not yet expanded.
+        identity: Private key for SSH, or None for what ssh_config and the agent offer.
+        host_key: ``"strict"`` or ``"accept-new"`` for hosts never seen; empty for what ssh_config says.
+    """
+
+    session: Session
+    project: Project
+    target: Target
+    target_source: TargetSource
+    name: str
+    remote_dir: str = DEFAULT_REMOTE_DIR
+    identity: Path | None = None
+    host_key: str = ""
+    name_given: bool = field(default=False)
+
+    @property
+    def screen(self) -> Screen:
+        """Where the command writes."""
+        return self.session.screen
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[tuple[Host, Layout]]:
+        """Connect, find the daemon's paths, and remember the target for the commands that follow."""
+        from cuzkops.remote.login import Access  # noqa: PLC0415 - `--help` needs no connection
+        from cuzkops.remote.opening import open_host, resolve_layout  # noqa: PLC0415 - the same
+
+        access = Access(self.identity, self.host_key)
+        with open_host(self.target, access, on_host_key=self.screen.say) as host:
+            layout = resolve_layout(host, self.remote_dir, self.name)
+            self.session.state.remember_target(str(self.target))
+            yield host, layout
+
+    def command(self, verb: str) -> str:
+        """A command line for this place, for hints."""
+        words = ["cuzkops", verb, str(self.target)]
+        if self.name != DEFAULT_NAME:
+            words += ["--name", self.name]
+        if self.remote_dir != DEFAULT_REMOTE_DIR:
+            words += ["--remote-dir", self.remote_dir]
+        return " ".join(words)
+
+
+def find_place(
+    session: Session,
+    *,
+    target: str | None,
+    name: str | None,
+    remote_dir: str | None,
+    identity: Path | None,
+    host_key: str,
+) -> Place:
+    """Settle where a command works, and print the target.
+
+    The target is the argument, else CUZKOPS_TARGET, else that of cuzkops.toml, else the last command's.
+
+    Raises:
+        UsageError: No target is known, or one that is not a target; the sentence says where it came from.
+    """
+    project = find_project(Path.cwd())
+    text, source = _choose_target(target, project, session.state)
+    try:
+        found = parse_target(text)
+    except UsageError as error:
+        raise UsageError(error.code, f"{error.message} (from {source})", error.hint) from error
+    session.screen.say(f"target: {found}" + ("" if source == "the command line" else f" (from {source})"))
+    return Place(
+        session=session,
+        project=project,
+        target=found,
+        target_source=source,
+        name=name or project.name or DEFAULT_NAME,
+        remote_dir=remote_dir or project.remote_dir or DEFAULT_REMOTE_DIR,
+        identity=identity or project.identity,
+        host_key=host_key,
+        name_given=name is not None or project.name is not None,
+    )
+
+
+def _choose_target(argument: str | None, project: Project, state: State) -> tuple[str, TargetSource]:
+    if argument:
+        return argument, "the command line"
+    if environment := os.environ.get("CUZKOPS_TARGET"):
+        return environment, "CUZKOPS_TARGET"
+    if project.target:
+        return project.target, "cuzkops.toml"
+    if last := state.last_target():
+        return last, "the last command"
+    raise UsageError(
+        "no-target",
+        "no target: none was named, and neither CUZKOPS_TARGET nor cuzkops.toml nor an earlier command has one",
+        "name one: local, or [user@]host[:port]",
+    )
