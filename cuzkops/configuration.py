@@ -103,7 +103,7 @@ def _settled_name(stored: object, given: str | None, source: str) -> str:
     if not (isinstance(name, str) and _NAME.match(name)):
         raise UsageError(
             "configuration",
-            f"{source}: daemon.name is {name!r}, not 1 to 64 of letters, digits, '.', '_' and '-', a letter or digit first",
+            f"{source}: daemon.name is {name!r}, not 1 to 64 letters, digits, '.', '_' or '-' after a letter or digit",
         )
     return name
 

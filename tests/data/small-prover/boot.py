@@ -1,0 +1,134 @@
+"""A daemon that does nothing but what every prover does for its operator, honestly: for tests of the tool alone.
+
+It reads its configuration, locks its home, writes daemon.json about itself, logs, answers `ctl`, and ends on SIGTERM.
+The table `[small]` of the configuration makes it misbehave in one way: `crash`, `exit`, `never-ready`, `wrong-config`.
+Jobs are files in state/jobs: `submit` makes one, the daemon finishes it. Nothing is proved.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import hashlib
+import json
+import os
+import signal
+import sys
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+
+def start_ticks() -> int:
+    return int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def write(path: Path, document: object) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(document))
+    temporary.replace(path)
+
+
+class Daemon:
+    def __init__(self, options: argparse.Namespace, config: dict[str, Any]) -> None:
+        self.options, self.config = options, config
+        self.home = Path(options.remote_dir) / config["daemon"]["name"]
+        self.misbehave = config.get("small", {}).get("mode", "")
+        self.log = self.home / "logs" / f"{options.launch_id}.log"
+
+    def say(self, line: str) -> None:
+        with self.log.open("a") as file:
+            file.write(line + "\n")
+
+    def record(self, state: str) -> dict[str, Any]:
+        config_sha256 = digest(Path(self.options.config))
+        return {
+            "schema": 1,
+            "name": self.config["daemon"]["name"],
+            "release_id": self.options.release_id,
+            "launch_id": self.options.launch_id,
+            "state": state,
+            "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+            "pid": os.getpid(),
+            "start_ticks": start_ticks(),
+            "session_id": os.getsid(0),
+            "exe_sha256": digest(Path("/proc/self/exe")),
+            "build_id": json.loads((Path(os.environ["PROVER_RELEASE_DIR"]) / "manifest.json").read_text())["build_id"],
+            "config_sha256": "0" * 64 if self.misbehave == "wrong-config" else config_sha256,
+            "api": str(self.home / "run" / "api.sock"),
+            "logs": [str(self.log)],
+            "started_unix_ns": time.time_ns(),
+        }
+
+    def serve(self) -> int:
+        (self.home / "run").mkdir(parents=True, exist_ok=True)
+        (self.home / "state" / "jobs").mkdir(parents=True, exist_ok=True)
+        lock = os.open(self.home / "run" / "daemon.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        record = self.home / "run" / "daemon.json"
+        write(record, self.record("starting"))
+        self.say(f"HEADER run={self.options.launch_id} t_ns={time.monotonic_ns()} event=run schema=1")
+        if self.misbehave == "crash":
+            self.say("DAEMON loading")
+            sys.stderr.write("cannot load the key: it is not there\n")
+            sys.stderr.flush()
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if self.misbehave == "exit":
+            sys.stderr.write("this daemon never wanted to live\n")
+            return 3
+        held = bytearray(self.config.get("small", {}).get("hold_bytes", 0))
+        held[::4096] = b"\1" * len(held[::4096])
+        if self.misbehave != "never-ready":
+            write(record, self.record("ready"))
+            self.say(f"DAEMON run={self.options.launch_id} t_ns={time.monotonic_ns()} event=ready pid={os.getpid()}")
+        try:
+            while True:
+                self.finish_jobs()
+                time.sleep(0.02)
+        finally:
+            record.unlink()
+
+    def finish_jobs(self) -> None:
+        for path in (self.home / "state" / "jobs").glob("*.json"):
+            job = json.loads(path.read_text())
+            if job["state"] == "queued":
+                job |= {"state": "done", "n_partitions_done": 1, "finished_unix_ns": time.time_ns()}
+                job["proofs"] = [{"proof": {"small": job["witness"]}, "public": ["1"]}]
+                write(path, job)
+                self.say(f"JOB run={self.options.launch_id} job={job['id']} t_ns={time.monotonic_ns()} event=done")
+
+
+def check(options: argparse.Namespace, config: dict[str, Any]) -> int:
+    problems = []
+    for index, circuit in enumerate(config.get("circuits", [])):
+        key = Path(options.remote_dir) / "circuits" / circuit["sha256"]
+        if not key.is_file():
+            problems.append({"where": f"circuits.{index}", "message": f"{key} is not there"})
+    config_sha256 = digest(Path(options.config))
+    need_host_bytes = config.get("small", {}).get("need_host_bytes", 50 * 2**20)
+    answer = {"ok": not problems, "problems": problems, "need_host_bytes": need_host_bytes, "need_gpu_bytes": 0}
+    sys.stdout.write(json.dumps(answer | {"config_sha256": config_sha256}) + "\n")
+    return 2 if problems else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers(dest="command", required=True)
+    serve = commands.add_parser("serve")
+    for name in ("--config", "--remote-dir", "--release-id", "--launch-id"):
+        serve.add_argument(name)
+    serve.add_argument("--check-config", action="store_true")
+    serve.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    config = tomllib.loads(Path(options.config).read_text())
+    return check(options, config) if options.check_config else Daemon(options, config).serve()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
