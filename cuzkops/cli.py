@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import traceback
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -97,6 +96,8 @@ def _interrupted(session: Session) -> int:
 
 
 def _fault(session: Session, error: Exception) -> int:
+    import traceback  # noqa: PLC0415 - not needed by a command that works
+
     trace = traceback.format_exc()
     summary = f"internal error: {type(error).__name__}: {error}".splitlines()[0]
     try:

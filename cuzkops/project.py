@@ -5,7 +5,6 @@ It is looked for in the current folder and those above it. Paths in it are relat
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -58,6 +57,8 @@ def find_project(folder: Path) -> Project:
 
 
 def _read(file: Path) -> Project:
+    import tomllib  # noqa: PLC0415 - most commands find no file
+
     try:
         document = tomllib.loads(file.read_bytes().decode())
     except OSError as error:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import tempfile
 import time
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ def new_run_id(now_unix_ns: int | None = None) -> str:
     """Make a run id: sorts by time (UTC, to the microsecond), unique by its random end."""
     seconds, rest_ns = divmod(time.time_ns() if now_unix_ns is None else now_unix_ns, 10**9)
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(seconds))
-    return f"{stamp}-{rest_ns // 1000:06d}-{secrets.token_hex(2)}"
+    return f"{stamp}-{rest_ns // 1000:06d}-{os.urandom(2).hex()}"
 
 
 def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
@@ -156,7 +155,7 @@ class State:
             stored = ""
         if len(stored) == 32 and stored.isalnum():
             return stored
-        made = secrets.token_hex(16)
+        made = os.urandom(16).hex()
         write_atomically(file, made.encode() + b"\n")
         return made
 

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cuzkops.errors import UsageError
+from cuzkops.project import Project, find_project
+
+
+def test_the_nearest_file_is_read_and_its_paths_are_relative_to_it(tmp_path: Path) -> None:
+    (tmp_path / "cuzkops.toml").write_text('target = "far"\n')
+    near = tmp_path / "near"
+    (near / "below").mkdir(parents=True)
+    (near / "cuzkops.toml").write_text(
+        'target = "gpu1"\nname = "p"\nremote_dir = "/srv"\nconfig = "conf/p.toml"\n'
+        'builder = "local"\nbase_image = "b"\nidentity = "~/key"\n'
+    )
+    assert find_project(near / "below") == Project(
+        target="gpu1",
+        name="p",
+        remote_dir="/srv",
+        config=near / "conf" / "p.toml",
+        builder="local",
+        base_image="b",
+        identity=Path("~/key").expanduser(),
+        file=near / "cuzkops.toml",
+    )
+
+
+def test_no_file_no_settings(tmp_path: Path) -> None:
+    assert find_project(tmp_path).file is None
+
+
+def test_every_problem_is_named_at_once(tmp_path: Path) -> None:
+    (tmp_path / "cuzkops.toml").write_text('traget = "x"\nname = 3\nbuilder = "podman"\n[hooks]\na = 1\n')
+    with pytest.raises(UsageError) as caught:
+        find_project(tmp_path)
+    for words in ("no key traget", "name is 3", "builder is 'podman'", "no key hooks", "cuzkops.toml"):
+        assert words in caught.value.message
+    assert "target, name, remote_dir, config, builder, base_image, identity" in caught.value.hint
+
+
+@pytest.mark.parametrize("content", [b"target = ", b"\xff", b"x"])
+def test_what_is_not_toml_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "cuzkops.toml").write_bytes(content)
+    with pytest.raises(UsageError, match=r"cuzkops\.toml is not TOML"):
+        find_project(tmp_path)
