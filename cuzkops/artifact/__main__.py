@@ -22,7 +22,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--project", type=Path, default=Path(), help="source tree (default: here)")
     parser.add_argument("--runtime", choices=("auto", "bundled", "host-python"), default="auto")
     parser.add_argument("--builder-name", default="local", help="recorded in the manifest, for people")
-    parser.add_argument("--native", type=Path, help="folder with a compiled library (default: compile it)")
+    parser.add_argument("--native", type=Path, help="a library that was compiled before (default: compile it)")
     parser.add_argument("--timeout-s", type=float, default=3600.0)
     options = parser.parse_args(words)
     options.out.mkdir(parents=True, exist_ok=True)

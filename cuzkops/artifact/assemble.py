@@ -37,7 +37,7 @@ class Recipe:
         out: Empty folder that receives the artifact.
         runtime: Which runtime; ``"auto"`` bundles the interpreter where that is possible.
         builder: Name for people, recorded in the manifest.
-        native: Folder with a library that was compiled before, or None to compile it.
+        native: A library that was compiled before, or None to compile it.
         deadline: On the clock of ``time.monotonic``, in seconds.
     """
 

@@ -45,6 +45,7 @@ def write_layer(folder: Path, name: LayerName, out: Path) -> Layer:
             ):
                 for path in sorted(folder.rglob("*"), key=lambda found: found.relative_to(folder).as_posix()):
                     _add(archive, path, path.relative_to(folder).as_posix())
+            raw.flush()
             partial.chmod(0o644)
             digest = file_sha256(partial)
             final = partial.rename(out / f"{digest}.tar.gz")

@@ -9,6 +9,7 @@ import sys
 import tomllib
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuzkops.artifact.command import run_command
@@ -16,7 +17,6 @@ from cuzkops.errors import OpsError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 PACKAGES = ("kernels", "prover")
 LIBRARY = "libcuzkops_host.so"
@@ -86,24 +86,20 @@ def build_native(
     """Make the native layer: the host library in ``native``.
 
     Args:
-        project: The source tree.
+        project: The source tree; the library is compiled in it, which does nothing where it is current.
         folder: Existing folder of the layer.
-        ready: Folder that holds the library already, or None to compile it.
+        ready: A library that was compiled before, or None to compile it.
         progress: Called with the compiler's lines.
         deadline: On the clock of ``time.monotonic``, in seconds.
 
     Raises:
         OpsError: It does not compile, or no library came of it.
     """
-    native = folder / "native"
-    native.mkdir()
     if ready is None:
-        argv: list[str | Path] = [sys.executable, "-m", "kernels.build", "--out", native]
-        run_command(argv, title="the native build", progress=progress, deadline=deadline, cwd=project).check()
-    elif (ready / LIBRARY).exists():
-        shutil.copy(ready / LIBRARY, native)
-    if not (native / LIBRARY).exists():
-        raise OpsError("no-library", f"the native build left no {LIBRARY} in {ready or native}")
-    for entry in native.iterdir():
-        if entry.name != LIBRARY:
-            entry.unlink()
+        argv = [sys.executable, "-m", "kernels.build"]
+        ended = run_command(argv, title="the native build", progress=progress, deadline=deadline, cwd=project).check()
+        ready = Path(ended.lines[-1]) if ended.lines else project
+    if not ready.is_file():
+        raise OpsError("no-library", f"the native build left no library: {ready} is not a file")
+    (folder / "native").mkdir()
+    shutil.copy(ready, folder / "native" / LIBRARY)
