@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from dataclasses import dataclass
 
 from cuzkops.errors import UsageError
 
 _HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
-_V6 = re.compile(r"[0-9A-Fa-f:.]+(%[A-Za-z0-9_.-]+)?\Z")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\Z")
 
 
@@ -48,8 +48,7 @@ def parse_target(text: str) -> Target:
         raise _bad(text, f"{user!r} is not a user name")
     host, port = _split_port(text, rest)
     if ":" in host:
-        if not _V6.match(host):
-            raise _bad(text, f"{host!r} is not an IPv6 address")
+        _check_v6(text, host)
     elif not _HOST.match(host):
         raise _bad(text, f"{host!r} is not a host name" if host else "the host is missing")
     return Target(host, user if at else None, port)
@@ -67,6 +66,13 @@ def _split_port(text: str, rest: str) -> tuple[str, int | None]:
         return rest, None
     host, colon, port = rest.partition(":")
     return host, _port(text, port) if colon else None
+
+
+def _check_v6(text: str, host: str) -> None:
+    try:
+        ipaddress.IPv6Address(host)
+    except ValueError:
+        raise _bad(text, f"{host!r} is not an IPv6 address") from None
 
 
 def _port(text: str, port: str) -> int:

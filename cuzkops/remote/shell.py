@@ -111,7 +111,7 @@ class ShellHost(ABC):
     ) -> None:
         """See ``Host.put``."""
         n_bytes = transfer.size_of(source)
-        script = transfer.put_script(destination, n_bytes=n_bytes, mode=mode, token=secrets.token_hex(4))
+        script = transfer.put_script(destination, n_bytes=n_bytes, mode=mode, part=secrets.token_hex(4))
         talk = self._say(script, envelope.fed)
         try:
             out, err = self._ready(talk)

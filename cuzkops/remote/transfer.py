@@ -24,7 +24,7 @@ READY = b"ready\n"
 _PUT = """
 export LC_ALL=C
 folder=${destination%/*}/
-part=$destination.part-$token
+part=$destination.part-$part
 trap 'rm -f -- "$part"' EXIT
 trap 'exit 1' HUP INT PIPE TERM
 if [ -d "$destination" ]; then echo 'it is a folder' >&2; exit 1; fi
@@ -56,7 +56,7 @@ tail -c "+$((offset + 1))" -- "$source"
 """
 
 
-def put_script(destination: str, *, n_bytes: int, mode: int, token: str) -> Script:
+def put_script(destination: str, *, n_bytes: int, mode: int, part: str) -> Script:
     """Receive ``n_bytes`` on standard input into ``destination``, atomically.
 
     Raises:
@@ -64,7 +64,7 @@ def put_script(destination: str, *, n_bytes: int, mode: int, token: str) -> Scri
     """
     if not destination.startswith("/") or destination.endswith("/"):
         raise ValueError(f"{destination!r} is not an absolute path of a file")
-    parameters = {"destination": destination, "n_bytes": str(n_bytes), "mode": f"{mode:o}", "token": token}
+    parameters = {"destination": destination, "n_bytes": str(n_bytes), "mode": f"{mode:o}", "part": part}
     return Script(f"upload {destination}", _PUT, parameters, changes=True)
 
 
