@@ -11,7 +11,7 @@ from cuzkops.errors import OpsError
 from cuzkops.remote.host import Script
 from cuzkops.remote.procfs import DEAD_STATES, TICKS_PER_S, Facts, Memory, parse_kib, parse_leftovers, parse_memory
 from cuzkops.remote.procfs import parse_stats as _parse_stats
-from cuzkops.remote.script import LEFTOVERS, MEMORY, PRELUDE, PROCESSES, roots
+from cuzkops.remote.script import LEFTOVERS, MEMORY, NVIDIA, PRELUDE, PROCESSES, roots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -98,36 +98,6 @@ class ProcessInfo(Facts):
         return f"pid {self.pid} ({self.exe or self.cmdline.strip() or 'executable not readable'}, {self.user})"
 
 
-# Nothing may wait for nvidia-smi: on a wedged driver it hangs in state D, where not even SIGKILL ends it.
-_NVIDIA = r"""
-nvidia() {
-    for device in "$DEV"/nvidia*; do [ -e "$device" ] && echo "device $device"; done
-    [ -r "$PROC/driver/nvidia/version" ] && read -r line <"$PROC/driver/nvidia/version" && echo "driver $line"
-    command -v nvidia-smi >/dev/null 2>&1 || { echo "smi missing"; return 0; }
-    answer=$(mktemp) || { echo "smi failed"; return 0; }
-    nvidia-smi --query-gpu=name,memory.total,memory.used --format=csv,noheader,nounits \
-        </dev/null >"$answer" 2>/dev/null &
-    smi=$! waited=0 state=R
-    while [ "$waited" -lt "$SMI_TENTHS" ]; do
-        read -r line <"/proc/$smi/stat" && state=${line##*) } state=${state%% *}
-        [ "$state" = Z ] && break
-        [ -e "/proc/$smi" ] || break
-        sleep 0.1 2>/dev/null || { sleep 1; waited=$((waited + 9)); }
-        waited=$((waited + 1))
-    done
-    if [ "$waited" -ge "$SMI_TENTHS" ]; then
-        kill -KILL "$smi"
-        echo "smi hung"
-    elif wait "$smi"; then
-        echo "smi ok"
-        while read -r line; do echo "gpu $line"; done <"$answer"
-    else
-        echo "smi failed"
-    fi
-    rm -f "$answer"
-}
-"""
-
 _FOLDER = r"""
 folder() {
     parent=$FOLDER
@@ -193,7 +163,7 @@ def host_script(
         "PYTHONS": " ".join(pythons),
         "SMI_TENTHS": str(round(smi_timeout_s * 10)),
     }
-    return Script("look at the host", PRELUDE + MEMORY + LEFTOVERS + _NVIDIA + _FOLDER + _HOST, parameters)
+    return Script("look at the host", PRELUDE + MEMORY + LEFTOVERS + NVIDIA + _FOLDER + _HOST, parameters)
 
 
 def probe_host(

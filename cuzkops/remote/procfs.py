@@ -82,6 +82,38 @@ def parse_stats(text: str) -> list[Stat]:
     return stats
 
 
+@dataclass(frozen=True)
+class Threads:
+    """One process with the states of its threads that are alive; none means that the process is gone."""
+
+    leader: Stat
+    live_states: tuple[str, ...]
+
+
+def parse_threads(text: str) -> dict[int, Threads]:
+    """Read what the shell function ``threads`` prints: by PID, only the processes that exist."""
+    found = {}
+    for block in re.split(r"^process (?=\d+$)", text, flags=re.MULTILINE)[1:]:
+        stats = parse_stats(block.partition("\n")[2])
+        if stats:
+            # The leader's own line may be gone from task/ while other threads live on, never the other way round.
+            threads = stats[1:] or stats[:1]
+            live = tuple(thread.state for thread in threads if thread.state not in DEAD_STATES)
+            found[stats[0].pid] = Threads(stats[0], live)
+    return found
+
+
+def parse_others(text: str) -> tuple[dict[str, int], dict[str, str]]:
+    """Read what the shell function ``others`` prints: bytes and command names, both by "pid:start_ticks"."""
+    sizes, names = {}, {}
+    for block in re.split(r"^big (?=\d+$)", text, flags=re.MULTILINE)[1:]:
+        kib, _, rest = block.partition("\n")
+        for stat in parse_stats(rest)[:1]:
+            key = f"{stat.pid}:{stat.start_ticks}"
+            sizes[key], names[key] = int(kib) * KIB, stat.comm
+    return sizes, names
+
+
 def parse_kib(lines: Iterable[str]) -> dict[str, int]:
     """Read ``Key: N kB`` lines into bytes; lines of another form are skipped."""
     sizes = {}

@@ -94,6 +94,20 @@ big_processes() {  # "PID KIB" of each process that holds at least $1 KiB (RssAn
         :
     }
 }
+others() {  # what the larger processes hold, without those of $2: "big KIB" and the stat line of each
+    big_processes "$1" | while read -r pid kib; do
+        case " $2 " in *" $pid "*) continue ;; esac
+        echo "big $kib"
+        cat "$PROC/$pid/stat" 2>/dev/null
+    done
+}
+threads() {  # the stat lines of each process of $* that exists: its leader's, then one a thread
+    for pid in "$@"; do
+        [ -r "$PROC/$pid/stat" ] || continue
+        echo "process $pid"
+        cat "$PROC/$pid/stat" "$PROC/$pid/task"/[0-9]*/stat 2>/dev/null
+    done
+}
 gpu_holders() {  # PIDs with an open file below $DEV/nvidia*
     [ -n "$(echo "$DEV"/nvidia* | filter '[^*]$')" ] || return 0
     ls -l "$PROC"/[0-9]*/fd 2>/dev/null | filter "^$PROC/[0-9]+/fd:|-> $DEV/nvidia" | {
@@ -122,6 +136,36 @@ describe() {  # one process: owner, executable, command line, memory, threads, o
     echo "stats"
     cat "$PROC/$1/stat" "$PROC/$1/task"/[0-9]*/stat
     echo "end-of-process"
+}
+"""
+
+# Nothing may wait for nvidia-smi: on a wedged driver it hangs in state D, where not even SIGKILL ends it.
+NVIDIA = r"""
+nvidia() {
+    for device in "$DEV"/nvidia*; do [ -e "$device" ] && echo "device $device"; done
+    [ -r "$PROC/driver/nvidia/version" ] && read -r line <"$PROC/driver/nvidia/version" && echo "driver $line"
+    command -v nvidia-smi >/dev/null 2>&1 || { echo "smi missing"; return 0; }
+    answer=$(mktemp) || { echo "smi failed"; return 0; }
+    nvidia-smi --query-gpu=name,memory.total,memory.used --format=csv,noheader,nounits \
+        </dev/null >"$answer" 2>/dev/null &
+    smi=$! waited=0 state=R
+    while [ "$waited" -lt "$SMI_TENTHS" ]; do
+        read -r line <"/proc/$smi/stat" && state=${line##*) } state=${state%% *}
+        [ "$state" = Z ] && break
+        [ -e "/proc/$smi" ] || break
+        sleep 0.1 2>/dev/null || { sleep 1; waited=$((waited + 9)); }
+        waited=$((waited + 1))
+    done
+    if [ "$waited" -ge "$SMI_TENTHS" ]; then
+        kill -KILL "$smi"
+        echo "smi hung"
+    elif wait "$smi"; then
+        echo "smi ok"
+        while read -r line; do echo "gpu $line"; done <"$answer"
+    else
+        echo "smi failed"
+    fi
+    rm -f "$answer"
 }
 """
 

@@ -1,0 +1,63 @@
+"""The records in a daemon's ``run`` folder, ``daemon.json`` and ``kill.json``, read and written from here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from cuzkops.errors import UnreadableError
+from cuzkops.remote.host import Script
+
+if TYPE_CHECKING:
+    from cuzkops.remote.host import Host
+
+R = TypeVar("R", bound=BaseModel)
+
+_READ = """
+[ -e "$FILE" ] || exit 0
+cat "$FILE"
+"""
+
+# The rename makes the file appear whole: a reader never sees half of it, and neither does one after a crash.
+_WRITE = """
+umask 077
+mkdir -p "${FILE%/*}" || exit 1
+trial="$FILE.tmp-$$"
+printf '%s\\n' "$TEXT" >"$trial" && mv -f "$trial" "$FILE" || { rm -f "$trial"; exit 1; }
+"""
+
+
+def write_script(path: str, text: str) -> Script:
+    """Build the script that replaces a small file atomically and makes its folder where it is missing."""
+    return Script(f"write {path}", _WRITE, {"FILE": path, "TEXT": text}, changes=True)
+
+
+def read_record(host: Host, path: str, record: type[R]) -> R | None:
+    """Read a record from the host; None where the file does not exist or is empty.
+
+    Raises:
+        UnreadableError: It is not such a record.
+    """
+    text = host.run(Script(f"read {path}", _READ, {"FILE": path})).check().stdout
+    if not text.strip():
+        return None
+    try:
+        return record.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the text"
+        raise UnreadableError(
+            "run-file",
+            f"{path} on {host.target} is not a {record.__name__}: {where}: {first['msg']}",
+            "another version of the tool may have written it; move the file away if nothing of it runs any more",
+        ) from error
+
+
+def write_record(host: Host, path: str, record: BaseModel) -> None:
+    """Replace a record on the host atomically.
+
+    Raises:
+        OpsError: The folder cannot be written.
+    """
+    host.run(write_script(path, record.model_dump_json(by_alias=True))).check()

@@ -1,0 +1,331 @@
+"""Before anything is changed: what is true on the host, what stands in the way, and all of it at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Literal
+
+from cuzkops.errors import UsageError
+from cuzkops.records import KillRecord
+from cuzkops.remote.host import Script
+from cuzkops.remote.probes import MIN_BYTES, HostFacts, ProcessInfo, probe_host, probe_processes
+from cuzkops.remote.run_files import read_record
+from cuzkops.remote.script import roots
+from cuzkops.units import format_bytes
+from prover.protocol import DaemonRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from cuzkops.records import Manifest
+    from cuzkops.remote.host import Host
+    from cuzkops.remote.layout import Layout
+
+SOCKET_PATH_LIMIT_BYTES = 107  # sun_path takes 108 with its closing NUL
+UNPACKED_FACTOR = 3.5
+"""Layers of interpreters and wheels unpack to about this much of their compressed size."""
+REQUIRED_TOOLS = ("tar", "gzip", "sha256sum", "setsid", "ln", "mv", "mkdir", "cat")
+MONITORS = frozenset(
+    ("nvidia-persistenced", "nv-hostengine", "dcgm-exporter", "nvidia-smi", "nvtop", "nv-fabricmanager", "Xorg")
+)
+"""Programs that watch a GPU and hold none of its memory worth naming."""
+_MAX_HOLDERS = 10
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong or odd.
+
+    Args:
+        code: Short stable word for programs.
+        severity: An error refuses the deploy, a warning is shown.
+        where: Which part of the host or of the artifact.
+        message: One sentence.
+        hint: What to do about it.
+        details: JSON-able facts.
+    """
+
+    code: str
+    severity: Literal["error", "warning"]
+    where: str
+    message: str
+    hint: str = ""
+    details: dict[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DaemonView:
+    """What run/daemon.json says, checked against the process that it names.
+
+    Args:
+        record: The file.
+        status: running: our daemon lives; foreign: an adopted process lives; gone: it ended; stale: the file is of
+            another boot, or its PID belongs to somebody else now.
+        process: The live process, or None.
+    """
+
+    record: DaemonRecord
+    status: Literal["running", "foreign", "gone", "stale"]
+    process: ProcessInfo | None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the recorded process still has a live thread."""
+        return self.process is not None
+
+
+@dataclass(frozen=True)
+class PreflightReport:
+    """What ``preflight_host`` found. ``holders`` are the processes that stand in the way."""
+
+    facts: HostFacts
+    findings: list[Finding]
+    daemon: DaemonView | None
+    holders: list[ProcessInfo]
+
+
+def find_daemon(host: Host, layout: Layout, *, kernel: dict[str, str] | None = None) -> DaemonView | None:
+    """Look for the daemon of this layout; None where none was ever recorded.
+
+    Raises:
+        UnreadableError: run/daemon.json is not such a record.
+    """
+    record = read_record(host, layout.daemon_json, DaemonRecord)
+    if record is None:
+        return None
+    found = probe_processes(host, pids=[record.pid], kernel=kernel)
+    process = found[0] if found else None
+    if process is None:
+        return DaemonView(record, "gone", None)
+    if process.start_ticks != record.start_ticks or record.boot_id != boot_id(host, kernel=kernel):
+        return DaemonView(record, "stale", None)
+    if process.n_live_threads == 0:
+        return DaemonView(record, "gone", None)
+    return DaemonView(record, "running" if record.api else "foreign", process)
+
+
+def boot_id(host: Host, *, kernel: dict[str, str] | None = None) -> str:
+    """Return the host's boot identity: PIDs and start times mean nothing across two of them."""
+    script = Script("read the boot id", 'cat "$PROC/sys/kernel/random/boot_id"', kernel or roots())
+    return host.run(script).check().out.strip()
+
+
+def preflight_host(
+    host: Host,
+    layout: Layout,
+    need_bytes: int | None = None,
+    *,
+    needs_gpu: bool = True,
+    kernel: dict[str, str] | None = None,
+) -> PreflightReport:
+    """Look at a host before a deploy; changes nothing and raises nothing for what it finds.
+
+    Args:
+        host: Where.
+        layout: Where the daemon is or will be.
+        need_bytes: Host memory that the new daemon needs; None where nobody knows it yet. ``auto`` is never a need.
+        needs_gpu: Whether others on the GPU stand in the way; a daemon on the host backend does not care.
+        kernel: ``roots(...)`` of a recording; the real folders by default.
+    """
+    facts = probe_host(host, layout.home, kernel=kernel)
+    daemon = find_daemon(host, layout, kernel=kernel)
+    own = _own_processes(host, layout, daemon, facts, kernel)
+    own_pids = {process.pid for process in own}
+    others = [process for process in probe_processes(host, kernel=kernel) if process.pid not in own_pids]
+    findings = [*_folder_findings(facts), *_socket_findings(layout), *_visibility_findings(facts)]
+    holders: dict[int, ProcessInfo] = {}
+    if need_bytes is not None:
+        giving_back = sum(process.footprint_bytes for process in own)
+        in_the_way = [process for process in others if process.footprint_bytes >= MIN_BYTES][:_MAX_HOLDERS]
+        short = _memory_findings(facts, need_bytes, giving_back, in_the_way)
+        findings += short
+        holders |= {process.pid: process for process in in_the_way if short}
+    if needs_gpu:
+        on_gpu = [process for process in others if _uses_gpu(process)]
+        findings += [_gpu_finding(process) for process in on_gpu]
+        holders |= {process.pid: process for process in on_gpu}
+    return PreflightReport(facts, findings, daemon, list(holders.values()))
+
+
+def preflight_manifest(facts: HostFacts, manifest: Manifest, n_bytes_to_ship: int) -> list[Finding]:
+    """Compare what was built with what the host is.
+
+    Args:
+        facts: The host.
+        manifest: The artifact.
+        n_bytes_to_ship: Compressed bytes that are still to travel; 0 where the host has all.
+    """
+    findings = []
+    architecture = manifest.target.partition("-")[0]
+    if architecture != facts.machine:
+        message = f"the artifact is for {architecture}, the host is {facts.machine}"
+        findings.append(Finding("architecture", "error", "host", message, "build on or for that architecture"))
+    findings += _libc_findings(facts, manifest.glibc_floor)
+    missing_flags = sorted(set(manifest.cpu_flags) - facts.cpu_flags)
+    if missing_flags and architecture == facts.machine:
+        message = f"the CPU lacks {', '.join(missing_flags)}, which the native code uses"
+        findings.append(Finding("cpu-flags", "error", "host", message, "build for this CPU, or use another host"))
+    findings += _python_findings(facts, manifest)
+    findings += _tool_findings(facts)
+    need_disk_bytes = round(UNPACKED_FACTOR * n_bytes_to_ship)
+    if need_disk_bytes > facts.disk_free_bytes:
+        message = (
+            f"{facts.folder_parent} has {format_bytes(facts.disk_free_bytes)} free; {format_bytes(n_bytes_to_ship)} "
+            f"to ship need about {format_bytes(need_disk_bytes)} (their unpacked size is not known: "
+            f"{UNPACKED_FACTOR} times is assumed)"
+        )
+        findings.append(Finding("disk-full", "error", "disk", message, "free some space, or use another --remote-dir"))
+    return findings
+
+
+def raise_findings(findings: PreflightReport | Sequence[Finding]) -> None:
+    """Refuse when there is an error among the findings: all of them in one message.
+
+    Raises:
+        UsageError: At least one finding is an error. Its details list all findings.
+    """
+    found = findings.findings if isinstance(findings, PreflightReport) else findings
+    errors = [finding for finding in found if finding.severity == "error"]
+    if not errors:
+        return
+    rows = [{**finding.details, **_row(finding)} for finding in found]
+    hints = dict.fromkeys(finding.hint for finding in errors if finding.hint)
+    if len(errors) == 1:
+        message = errors[0].message
+    else:
+        message = f"{len(errors)} problems: " + "; ".join(f"({n}) {e.message}" for n, e in enumerate(errors, 1))
+    raise UsageError(errors[0].code if len(errors) == 1 else "preflight", message, "; ".join(hints), {"findings": rows})
+
+
+def describe_process(process: ProcessInfo) -> str:
+    """Name a process in full: pid, executable, owner, start and size."""
+    started = datetime.fromtimestamp(process.started_unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"{process.label}, started {started}, {format_bytes(process.footprint_bytes)}"
+
+
+def _row(finding: Finding) -> dict[str, object]:
+    return {key: getattr(finding, key) for key in ("code", "severity", "where", "message", "hint")}
+
+
+def _own_processes(
+    host: Host, layout: Layout, daemon: DaemonView | None, facts: HostFacts, kernel: dict[str, str] | None
+) -> list[ProcessInfo]:
+    """What the coming kill will end: our daemon, and what an interrupted kill has not ended yet."""
+    wanted = {daemon.record.pid: daemon.record.start_ticks} if daemon and daemon.is_live else {}
+    kill = read_record(host, layout.kill_json, KillRecord)
+    if kill is not None and kill.boot_id == facts.boot_id:
+        wanted |= {process.pid: process.start_ticks for process in kill.processes}
+    found = probe_processes(host, pids=list(wanted), kernel=kernel)
+    return [process for process in found if wanted[process.pid] == process.start_ticks and process.n_live_threads]
+
+
+def _memory_findings(facts: HostFacts, need_bytes: int, giving_back: int, holders: list[ProcessInfo]) -> list[Finding]:
+    will_be = facts.available_bytes + giving_back
+    if need_bytes <= will_be:
+        return []
+    message = (
+        f"the new daemon needs {format_bytes(need_bytes)}, and {format_bytes(facts.available_bytes)} are available"
+        + (f" with {format_bytes(giving_back)} more when the old daemon is stopped" if giving_back else "")
+        + f": {format_bytes(need_bytes - will_be)} short"
+    )
+    limit = facts.memory.cgroup_limit_bytes
+    if limit is not None and facts.available_bytes < facts.memory.mem_available_bytes:
+        message += f" (the control group {facts.memory.cgroup} is limited to {format_bytes(limit)})"
+    held = "; ".join(map(describe_process, holders))
+    message += f"; memory is held by {held}" if holders else "; no process that is visible here holds much of it"
+    hint = _stop_or_adopt(holders) if holders else "run `cuzkops wait-memory` if something was stopped just now"
+    details: dict[str, object] = {
+        "need_bytes": need_bytes,
+        "available_bytes": facts.available_bytes,
+        "giving_back_bytes": giving_back,
+        "holders": [holder.model_dump() for holder in holders],
+    }
+    return [Finding("memory", "error", "memory", message, f"{hint}, or use a smaller budget", details)]
+
+
+def _uses_gpu(process: ProcessInfo) -> bool:
+    if any("nvidia-uvm" in path for path in process.gpu_files):  # every CUDA context has it open, no monitor does
+        return True
+    return bool(process.gpu_files) and PurePosixPath(process.exe).name not in MONITORS
+
+
+def _gpu_finding(process: ProcessInfo) -> Finding:
+    message = f"the GPU is in use ({', '.join(process.gpu_files)}) by {describe_process(process)}"
+    return Finding("gpu", "error", "gpu", message, _stop_or_adopt([process]), {"holders": [process.model_dump()]})
+
+
+def _stop_or_adopt(holders: Iterable[ProcessInfo]) -> str:
+    texts = (f"`cuzkops kill --pid {holder.pid}` stops it" for holder in holders)
+    adopt = next((f"`cuzkops adopt {holder.pid}` takes it over as the daemon" for holder in holders), "")
+    return "; ".join([*texts, adopt])
+
+
+def _folder_findings(facts: HostFacts) -> list[Finding]:
+    where = f"folder {facts.folder}"
+    if not facts.folder_writable:
+        message = f"{facts.user} cannot write in {facts.folder_parent}"
+        return [Finding("folder-not-writable", "error", where, message, "use another --remote-dir or user")]
+    if not facts.folder_executable:
+        message = f"nothing can be executed in {facts.folder_parent}: it is mounted noexec"
+        return [Finding("folder-noexec", "error", where, message, "use a --remote-dir on another file system")]
+    return []
+
+
+def _socket_findings(layout: Layout) -> list[Finding]:
+    path = f"{layout.run}/api.sock"
+    if len(path.encode()) <= SOCKET_PATH_LIMIT_BYTES:
+        return []
+    message = f"{path} is longer than a socket takes ({SOCKET_PATH_LIMIT_BYTES} bytes): a short path elsewhere is used"
+    return [Finding("socket-path", "warning", "folder", message)]
+
+
+def _visibility_findings(facts: HostFacts) -> list[Finding]:
+    if not facts.hides_processes or facts.uid == 0:
+        return []
+    message = f"/proc hides the processes of other users from {facts.user}: who holds memory may not be named"
+    return [Finding("hidepid", "warning", "host", message, "connect as root to see them")]
+
+
+def _libc_findings(facts: HostFacts, floor: str) -> list[Finding]:
+    if not floor:
+        return []
+    if facts.libc == "musl":
+        message = f"the host has musl, and the artifact needs glibc {floor}"
+        return [Finding("glibc", "error", "host", message, "use a host with glibc (Debian, Ubuntu, RHEL, ...)")]
+    if not facts.libc_version:
+        message = f"the host's glibc version could not be found; the artifact needs {floor}"
+        return [Finding("glibc-unknown", "warning", "host", message)]
+    if _version(facts.libc_version) >= _version(floor):
+        return []
+    message = f"the host has glibc {facts.libc_version}, and the artifact needs {floor} or newer"
+    return [Finding("glibc", "error", "host", message, "build on an older base image, or use a newer host")]
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".") if part.isdigit())
+
+
+def _python_findings(facts: HostFacts, manifest: Manifest) -> list[Finding]:
+    wanted = manifest.host_python
+    if manifest.runtime != "host-python" or wanted is None:
+        return []
+    if any(version.startswith(f"{wanted.version}.") for version in facts.pythons.values()):
+        return []
+    found = ", ".join(f"{path} {version}" for path, version in facts.pythons.items()) or "none"
+    message = f"the artifact runs on the host's Python {wanted.version}, and the host has: {found}"
+    hint = f"install python{wanted.version} on the host, or build with --builder docker, which brings its own"
+    return [Finding("host-python", "error", "host", message, hint)]
+
+
+def _tool_findings(facts: HostFacts) -> list[Finding]:
+    missing = [tool for tool in REQUIRED_TOOLS if tool not in facts.tools]
+    findings = []
+    if missing:
+        message = f"the host lacks {', '.join(missing)}"
+        findings.append(Finding("tools", "error", "host", message, "install coreutils, util-linux, tar and gzip"))
+    if "timeout" not in facts.tools:
+        message = "the host lacks timeout: it cannot end a command by itself when the connection is lost"
+        findings.append(Finding("timeout-tool", "warning", "host", message, "install coreutils"))
+    return findings

@@ -1,0 +1,202 @@
+"""Wait until the memory of a killed daemon is really back, or say why it is not."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuzkops.errors import OpsError, TimeoutExpired
+from cuzkops.memory_verdict import Judge, LiveProcess, MemoryVerdict, Reason, Sample
+from cuzkops.records import KillRecord
+from cuzkops.remote.host import Script
+from cuzkops.remote.probes import MIN_BYTES
+from cuzkops.remote.procfs import parse_leftovers, parse_memory, parse_others, parse_threads
+from cuzkops.remote.run_files import read_record
+from cuzkops.remote.script import LEFTOVERS, MEMORY, PRELUDE, PROCESSES, roots
+from cuzkops.units import format_duration_s
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator
+
+    from cuzkops.remote.host import Host
+    from cuzkops.remote.layout import Layout
+
+_IDLE_S = 30  # the script speaks four times a second
+_CHECK_S = 1.0
+_CHECK_CALM_S = 6.0  # the calm window of a host where nothing was killed takes 5 s
+
+_HINTS = {
+    "tmpfs-left": "remove what is left over (rm FILE; ipcrm -m ID for sysv:ID), then run wait-memory again",
+    "other-tenant": "stop it (`cuzkops kill --pid PID`) or give the new daemon a smaller budget (--need)",
+    "hugetlb-pool": "make the pool smaller (sysctl vm.nr_hugepages=N on the host), then run wait-memory again",
+    "short": "stop another process (`cuzkops kill --pid PID`) or give the new daemon a smaller budget (--need)",
+    "still-running": "run `cuzkops kill` again: it goes on with the same processes",
+}
+_AGAIN = "run wait-memory again: it judges the same kill, and --timeout lets it wait longer"
+
+# Sampling and judging are apart: this prints raw lines of /proc, with /proc/uptime as the clock, and knows no rule.
+_SAMPLES = r"""
+exec 2>/dev/null
+interval=0.25 every=12
+sleep 0.01 || { interval=1 every=3; }
+groups=$(limited_cgroups)
+n=0
+while :; do
+    echo "sample"
+    read -r boot <"$PROC/sys/kernel/random/boot_id"
+    echo "boot $boot"
+    memory "$groups"
+    threads $PIDS
+    if [ $((n % every)) -eq 0 ]; then
+        leftovers
+        others "$MIN_KIB" "$PIDS"
+    fi
+    echo "end-of-sample"
+    n=$((n + 1))
+    sleep "$interval"
+done
+"""
+
+
+@dataclass(frozen=True)
+class WaitRequest:
+    """How to wait.
+
+    Args:
+        need_bytes: What the next daemon needs; None: all that the old one held must be back.
+        timeout_s: Longest wait.
+        check: Do not wait: judge what is true now.
+        judge_last_kill: Whether run/kill.json counts; a caller that knows that nothing was killed says no.
+    """
+
+    need_bytes: int | None = None
+    timeout_s: float = 1800
+    check: bool = False
+    judge_last_kill: bool = True
+
+
+def wait_memory(
+    host: Host,
+    layout: Layout,
+    request: WaitRequest,
+    on_sample: Callable[[Sample, Reason], None] | None = None,
+    *,
+    kernel: dict[str, str] | None = None,
+) -> MemoryVerdict:
+    """Wait for the memory; the verdict is always one of released.
+
+    Args:
+        host: Where the daemon was killed.
+        layout: Whose run/kill.json is the baseline; without that file nothing was killed, and the verdict says so.
+        request: How to wait.
+        on_sample: Called for each sample with the reason why it did not end the wait.
+        kernel: ``roots(...)`` of a recording; the real folders by default.
+
+    Raises:
+        TimeoutExpired: The memory is not back, or will not come back; code and details are those of the verdict.
+        OpsError: The host stopped answering.
+    """
+    record = read_record(host, layout.kill_json, KillRecord) if request.judge_last_kill else None
+    timeout_s = request.timeout_s
+    if request.check:
+        timeout_s = _CHECK_CALM_S if record is None else _CHECK_S
+    judge = Judge(record, request.need_bytes, timeout_s)
+    verdict = None
+    with contextlib.closing(_samples(host, record, kernel)) as samples:
+        for sample in samples:
+            verdict = judge.feed(sample)
+            if on_sample:
+                on_sample(sample, judge.reason)
+            if verdict:
+                break
+    if verdict is None:
+        raise OpsError("samples-ended", f"{host.target} stopped sending samples: {judge.reason.sentence}", _AGAIN)
+    if not verdict.released:
+        raise _not_back(verdict, check=request.check)
+    return verdict
+
+
+def samples_script(record: KillRecord | None, kernel: dict[str, str] | None = None) -> Script:
+    """Build the script that prints samples until its reader goes away."""
+    pids = [process.pid for process in record.processes] if record else []
+    parameters = {
+        **(kernel or roots()),
+        "PIDS": " ".join(map(str, pids)),
+        "MIN_KIB": str(MIN_BYTES // 1024),
+    }
+    return Script("sample the memory", PRELUDE + MEMORY + LEFTOVERS + PROCESSES + _SAMPLES, parameters)
+
+
+def parse_sample(text: str, record: KillRecord | None) -> Sample:
+    """Read one block of ``samples_script``.
+
+    Args:
+        text: The lines between ``sample`` and ``end-of-sample``.
+        record: The kill whose processes are looked for.
+
+    Raises:
+        ValueError: The block does not say how much memory there is.
+    """
+    has_details = "\nlisting\n" in text
+    head, _, details = text.partition("\nlisting\n")
+    boot, _, rest = head.partition("\n")
+    memory_text, *_ = rest.partition("\nprocess ")
+    threads = parse_threads(rest)
+    live, zombies = [], []
+    for process in record.processes if record else ():
+        seen = threads.get(process.pid)
+        if seen is None or seen.leader.start_ticks != process.start_ticks:
+            continue  # gone, and perhaps its PID is somebody else's by now
+        if seen.live_states:
+            live.append(LiveProcess(process.pid, "".join(sorted(set(seen.live_states)))))
+        else:
+            zombies.append(process.pid)
+    others, names = parse_others(details)
+    return Sample(
+        boot_id=boot.removeprefix("boot ").strip(),
+        memory=parse_memory(memory_text),
+        live=tuple(live),
+        zombies=tuple(zombies),
+        leftovers=parse_leftovers(f"listing\n{details}") if has_details else None,
+        others=others if has_details else None,
+        names=names,
+    )
+
+
+def _samples(host: Host, record: KillRecord | None, kernel: dict[str, str] | None) -> Generator[Sample]:
+    with contextlib.closing(_closable(host.stream(samples_script(record, kernel), idle_timeout_s=_IDLE_S))) as lines:
+        block: list[str] = []
+        for raw in lines:
+            line = raw.decode(errors="replace")
+            if line == "sample":
+                block = []
+            elif line == "end-of-sample":
+                yield parse_sample("\n".join(block), record)
+            else:
+                block.append(line)
+
+
+def _closable(lines: Iterator[bytes]) -> Generator[bytes]:
+    """Close the stream when the reader is done: that ends the script on the host."""
+    try:
+        yield from lines
+    finally:
+        close = getattr(lines, "close", None)
+        if close:
+            close()
+
+
+def _not_back(verdict: MemoryVerdict, *, check: bool) -> TimeoutExpired:
+    if check:
+        what = "the memory is not back"
+    elif verdict.timed_out:
+        what = f"the memory is not back after {format_duration_s(verdict.seconds)}"
+    else:
+        what = "the memory will not come back by waiting"
+    return TimeoutExpired(
+        verdict.code,
+        f"{what}: {verdict.sentence}",
+        _HINTS.get(verdict.code, _AGAIN),
+        details={"verdict": verdict.model_dump()},
+    )
