@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cuzkops.commands.options import Timeout, duration_s, with_output
+from cuzkops.commands.options import BaseImage, Builder, BuilderName, Timeout, duration_s, with_output
 from cuzkops.project import find_project
 from cuzkops.session import Session
 from cuzkops.units import format_bytes
@@ -19,38 +18,11 @@ if TYPE_CHECKING:
 DEFAULT_ARTIFACT = Path("build/artifact")
 
 
-class BuilderName(StrEnum):
-    """Who makes the artifact."""
-
-    DOCKER = "docker"
-    LOCAL = "local"
-
-
-BuilderOption = Annotated[
-    BuilderName | None,
-    typer.Option(
-        "--builder",
-        help="docker: in a container, runs on any host. local: from this machine's Python. "
-        "Else cuzkops.toml, else docker.",
-        show_default=False,
-    ),
-]
-BaseImage = Annotated[
-    str | None,
-    typer.Option(
-        "--base-image",
-        metavar="IMAGE",
-        help="Base image of the Docker build; else the Dockerfile's own.",
-        show_default=False,
-    ),
-]
-
-
 @with_output
 def build(
     session: Session,
     *,
-    builder: BuilderOption = None,
+    builder: Builder = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the artifact.")] = DEFAULT_ARTIFACT,
     base_image: BaseImage = None,
     timeout: Timeout = "60m",

@@ -35,6 +35,63 @@ Timeout = Annotated[
     str, typer.Option("--timeout", metavar="DURATION", help="Give up after this long, such as 90s or 30m.")
 ]
 
+
+class BuilderName(StrEnum):
+    """Who makes the artifact."""
+
+    DOCKER = "docker"
+    LOCAL = "local"
+
+
+Builder = Annotated[
+    BuilderName | None,
+    typer.Option(
+        "--builder",
+        help="docker: in a container, for any host. local: from this machine's Python. Else cuzkops.toml, else docker.",
+        show_default=False,
+    ),
+]
+BaseImage = Annotated[
+    str | None,
+    typer.Option(
+        "--base-image",
+        metavar="IMAGE",
+        help="Base image of the Docker build; else cuzkops.toml's, else the Dockerfile's own.",
+        show_default=False,
+    ),
+]
+Artifact = Annotated[
+    Path | None,
+    typer.Option("--artifact", metavar="DIR", help="A built artifact, as `cuzkops build` made it.", show_default=False),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="The daemon's configuration; else cuzkops.toml's, else a default one.",
+        show_default=False,
+    ),
+]
+Circuits = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--circuit",
+        metavar="NAME=ZKEY",
+        help="A circuit to serve besides those of the configuration; a key that lies here travels. May be repeated.",
+        show_default=False,
+    ),
+]
+Need = Annotated[
+    str | None,
+    typer.Option(
+        "--need",
+        metavar="SIZE",
+        help="Host memory that the new daemon needs, such as 2GiB; else what the daemon itself says.",
+        show_default=False,
+    ),
+]
+
 _TARGET = Annotated[
     str | None,
     typer.Argument(

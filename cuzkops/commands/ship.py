@@ -1,0 +1,91 @@
+"""``cuzkops ship``: bring a release to a host without touching what runs there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuzkops.commands.build import DEFAULT_ARTIFACT
+from cuzkops.commands.options import Artifact, Circuits, Config, DryRun, on_host
+from cuzkops.errors import UsageError
+from cuzkops.session import Place
+from cuzkops.units import format_bytes, format_duration_s
+
+if TYPE_CHECKING:
+    import typer
+
+    from cuzkops.configuration import DeployConfig
+    from cuzkops.steps.ship import ShipResult, Transfer
+
+
+@on_host
+def ship(
+    place: Place, *, artifact: Artifact = None, config: Config = None, circuit: Circuits = None, dry_run: DryRun = False
+) -> None:
+    """Bring an artifact, its configuration and its circuits to a host.
+
+    Only what the host lacks travels. The daemon that runs there is not touched; `cuzkops launch` starts the new one.
+    """
+    from cuzkops.remote import audit  # noqa: PLC0415 - `--help` loads no records
+    from cuzkops.steps import ship as step  # noqa: PLC0415 - the same
+    from cuzkops.steps.build import load_artifact  # noqa: PLC0415 - the same
+
+    carried = carried_config(place, config, circuit)
+    request = step.ShipRequest(load_artifact(artifact or DEFAULT_ARTIFACT), carried)
+    place = replace(place, name=carried.name)
+    with place.open() as (host, layout):
+        if dry_run:
+            place.screen.plan(step.plan_ship(layout, request))
+            return
+        place.session.interrupted = f"what arrived stays and is not sent again; go on with: {place.command('ship')}"
+        with place.locked(host, layout, "ship"):
+            result = step.ship(host, layout, request, lambda transfer: place.screen.progress(transfer_text(transfer)))
+            audit.append(host, layout, "ship", {"release_id": result.release_id, "bytes_sent": result.bytes_sent})
+        place.screen.result(result, shipped_text(result))
+
+
+def carried_config(place: Place, config: Path | None, circuits: list[str] | None) -> DeployConfig:
+    """Settle what travels besides the artifact: the options, else cuzkops.toml, else a default configuration."""
+    from cuzkops.configuration import load_configuration  # noqa: PLC0415 - `--help` reads no configuration
+
+    return load_configuration(
+        config or place.project.config,
+        name=place.name if place.name_given else None,
+        circuits=named_paths(circuits or []),
+    )
+
+
+def named_paths(words: list[str]) -> dict[str, Path]:
+    """Read ``NAME=PATH`` words.
+
+    Raises:
+        UsageError: A word is not of that form, or a name stands twice.
+    """
+    found: dict[str, Path] = {}
+    for word in words:
+        name, equals, path = word.partition("=")
+        if not (name and equals and path):
+            raise UsageError("circuit", f"{word!r} is not NAME=ZKEY", "write for example --circuit mul60=mul60.zkey")
+        if name in found:
+            raise UsageError("circuit", f"the circuit {name} is given twice", "give each name once")
+        found[name] = Path(path).expanduser()
+    return found
+
+
+def transfer_text(transfer: Transfer) -> str:
+    """How far an upload is."""
+    return f"ship: {transfer.item}: {format_bytes(transfer.done_bytes)} of {format_bytes(transfer.total_bytes)}"
+
+
+def shipped_text(result: ShipResult) -> str:
+    """What travelled, for people."""
+    sent = (
+        f"sent {', '.join(result.sent)} ({format_bytes(result.bytes_sent)})" if result.sent else "nothing had to travel"
+    )
+    return f"release {result.release_id} is on the host: {sent} in {format_duration_s(result.seconds)}"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: cuzkops ship root@gpu1 --artifact build/artifact --circuit mul60=mul60.zkey")(ship)
