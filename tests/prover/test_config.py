@@ -1,0 +1,161 @@
+"""The configuration: what is read, and every way in which it is wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from prover.config import (
+    CircuitSection,
+    ConfigProblemsError,
+    DaemonSection,
+    LoggingSection,
+    MemorySection,
+    Settings,
+    SynthesisSection,
+    load_config,
+    parse_settings,
+    parse_size_bytes,
+)
+from prover.errors import InputError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+EXAMPLE = Path(__file__).parents[2] / "playbooks" / "prover.example.toml"
+DIGEST = "ab" * 32
+
+
+def problems_of(text: str) -> dict[str, str]:
+    settings, problems = parse_settings(text.encode())
+    assert settings is None
+    return {problem.where: problem.message for problem in problems}
+
+
+def test_empty_file_is_the_defaults() -> None:
+    settings, problems = parse_settings(b"")
+    assert problems == []
+    assert settings == Settings()
+
+
+def test_example_names_every_key_and_its_default() -> None:
+    config = load_config(EXAMPLE, Path("/nowhere"))
+    assert config.settings.model_copy(update={"circuits": []}) == Settings()
+    text = EXAMPLE.read_text()
+    sections: dict[str, type[BaseModel]] = {
+        "daemon": DaemonSection,
+        "memory": MemorySection,
+        "synthesis": SynthesisSection,
+        "logging": LoggingSection,
+        "circuits": CircuitSection,
+    }
+    assert set(sections) == set(Settings.model_fields) == set(tomllib.loads(text))
+    for name, model in sections.items():
+        section = text[text.index(f"[{name}]") :].split("\n[", 1)[0]
+        for key in model.model_fields:
+            assert re.search(rf"^(# )?{key} = ", section, re.MULTILINE), f"{name}.{key}"
+
+
+def test_example_circuits_are_there() -> None:
+    config = load_config(EXAMPLE, Path("/nowhere"))
+    assert [circuit.path.is_file() for circuit in config.circuits] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "n_bytes"), [("1B", 1), ("2GiB", 2 << 30), ("1.5 KiB", 1536), ("3TiB", 3 << 40), ("512MiB", 512 << 20)]
+)
+def test_sizes(text: str, n_bytes: int) -> None:
+    assert parse_size_bytes(text) == n_bytes
+
+
+@pytest.mark.parametrize("text", ["", "2", "2GB", "256G", "-1GiB", "1,5GiB", "GiB", "1e3B", "2 GiB "])
+def test_what_is_not_a_size(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a size"):
+        parse_size_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "words"),
+    [
+        ("[daemon]\nnmae = 'x'", "daemon.nmae", "did you mean name"),
+        ("[daemon]\nzzz = 1", "daemon.zzz", "known here: name, drain_timeout_s"),
+        ("[deamon]\nname = 'x'", "deamon", "did you mean daemon"),
+        ("[daemon]\nname = 7", "daemon.name", "string"),
+        ("[daemon]\nname = '../x'", "daemon.name", "pattern"),
+        ("[daemon]\nqueue_limit = '64'", "daemon.queue_limit", "integer"),
+        ("[daemon]\nqueue_limit = 0", "daemon.queue_limit", "greater than or equal to 1"),
+        ("[daemon]\ndrain_timeout_s = 0", "daemon.drain_timeout_s", "greater than 0"),
+        ("[daemon]\nlisten = '0.0.0.0:9820'", "daemon.listen", "not a loopback address"),
+        ("[daemon]\nlisten = '127.0.0.1'", "daemon.listen", "is not an address"),
+        ("[daemon]\nlisten = '127.0.0.1:99999'", "daemon.listen", "is not an address"),
+        ("[daemon]\nlisten = 'example.org:80'", "daemon.listen", "is not an address"),
+        ("[memory]\nbudget = '256G'", "memory.budget", "is not a size"),
+        ("[memory]\nbudget = '0GiB'", "memory.budget", "fits nothing"),
+        ("[memory]\nbudget = 5", "memory.budget", "string"),
+        ("memory = 5", "memory", "valid dictionary"),
+        ("[synthesis]\nthreads = -1", "synthesis.threads", "greater than or equal to 0"),
+        ("[logging]\nlevel = 'loud'", "logging.level", "'debug'"),
+        ("[[circuits]]\npath = 'a'", "circuits.0.name", "missing"),
+        ("[[circuits]]\nname = 'a'", "circuits.0", "either path or sha256"),
+        (f"[[circuits]]\nname = 'a'\npath = 'a'\nsha256 = '{DIGEST}'", "circuits.0", "either path or sha256"),
+        ("[[circuits]]\nname = 'a'\nsha256 = 'xyz'", "circuits.0.sha256", "pattern"),
+        ("[[circuits]]\nname='a'\npath='b'\n[[circuits]]\nname='a'\npath='c'", "circuits", "the name a stands twice"),
+        ("[daemon", "file", "not TOML"),
+        ("[srs]\nparam_cache = '/data'", "file", "cuzk.toml of the Rust daemon"),
+        ("[gpus]\ndevices = []", "file", "cuzk.toml of the Rust daemon"),
+        ("[memory]\ntotal_budget = 'auto'", "file", "cuzk.toml of the Rust daemon"),
+    ],
+)
+def test_mistakes_are_named_by_their_dotted_path(text: str, where: str, words: str) -> None:
+    found = problems_of(text)
+    assert list(found) == [where]
+    assert words in found[where]
+
+
+def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("[daemon]\nnmae = 'x'\nqueue_limit = 'many'\n[logging]\nlevel = 'loud'\n")
+    with pytest.raises(ConfigProblemsError) as caught:
+        load_config(file, tmp_path)
+    assert {problem.where for problem in caught.value.problems} == {
+        "daemon.nmae",
+        "daemon.queue_limit",
+        "logging.level",
+    }
+    assert "3 problems" in caught.value.message
+    assert caught.value.exit_status == 2
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigProblemsError, match="not TOML"):
+        load_config(file, tmp_path)
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        load_config(tmp_path / "config.toml", tmp_path)
+
+
+def test_where_circuits_lie(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    file = tmp_path / "conf" / "config.toml"
+    file.write_text(
+        f"[[circuits]]\nname='a'\npath='keys/a.zkey'\n[[circuits]]\nname='b'\npath='/keys/b.zkey'\n"
+        f"[[circuits]]\nname='c'\nsha256='{DIGEST}'\n"
+    )
+    config = load_config(file, tmp_path / "remote")
+    assert [circuit.path for circuit in config.circuits] == [
+        tmp_path / "conf" / "keys" / "a.zkey",
+        Path("/keys/b.zkey"),
+        tmp_path / "remote" / "circuits" / DIGEST,
+    ]
+    assert [circuit.sha256 for circuit in config.circuits] == [None, None, DIGEST]
+    assert config.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
+    assert config.home == tmp_path / "remote" / "prover"

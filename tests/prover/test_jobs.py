@@ -1,0 +1,223 @@
+"""Jobs: the transition table, the queue, keys, and what is forgotten."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from prover.errors import BusyError, CapacityError, InputError, ProverError
+from prover.jobs import FINISHED, TRANSITIONS, JobStore, error_body
+from prover.protocol import JobRequest, JobState, ProofRecord, WitnessRef
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from prover.jobs import Job
+    from prover.timeline import Event
+    from prover.timing_log import TimingLog
+
+PROOF = ProofRecord(proof={"pi_a": ["1", "2", "1"]}, public=["7"])
+
+
+def request(circuit: str = "mul60", key: str | None = None, n_witnesses: int = 1) -> JobRequest:
+    return JobRequest(circuit=circuit, witnesses=[WitnessRef(path="/w.wtns")] * n_witnesses, idempotency_key=key)
+
+
+@pytest.fixture
+def store(log: TimingLog) -> JobStore:
+    return JobStore(log, queue_limit=3)
+
+
+def take(store: JobStore) -> Job:
+    job = store.take()
+    assert job is not None
+    return job
+
+
+def test_a_job_from_submission_to_proof(store: JobStore, logged: Callable[[], list[Event]]) -> None:
+    answer = store.submit(request(n_witnesses=2))
+    assert (answer.state, answer.n_partitions, answer.n_partitions_done) == (JobState.QUEUED, 2, 0)
+    job = take(store)
+    assert job.answer().state is JobState.RUNNING
+    store.add_proof(job, PROOF)
+    assert job.answer().n_partitions_done == 1
+    assert job.answer().proofs == []
+    store.add_proof(job, PROOF)
+    assert store.finish(job, JobState.DONE)
+    answer = store.get(job.id).answer()
+    assert answer.proofs == [PROOF, PROOF]
+    assert answer.started_unix_ns is not None
+    assert answer.finished_unix_ns is not None
+    assert answer.submitted_unix_ns <= answer.started_unix_ns <= answer.finished_unix_ns
+    assert job.ended.done()
+    assert [event.event for event in logged()] == ["accepted", "started", "done"]
+    assert {event.common["job"] for event in logged()} == {job.id}
+    done = logged()[-1].values
+    assert 0 <= int(done["queue_us"]) <= int(done["total_us"])
+
+
+@pytest.mark.parametrize(("before", "after"), list(itertools.product(JobState, JobState)))
+def test_only_the_transitions_of_the_table_happen(store: JobStore, before: JobState, after: JobState) -> None:
+    store.submit(request())
+    job = take(store)
+    job.state = before
+    if after in TRANSITIONS[before]:
+        store._move(job, after)
+        assert job.state is after
+    else:
+        with pytest.raises(ValueError, match="cannot go"):
+            store._move(job, after)
+        assert job.state is before
+
+
+def test_finished_states_end_everything() -> None:
+    assert {JobState.DONE, JobState.FAILED, JobState.CANCELLED} == FINISHED
+    assert set(TRANSITIONS) == set(JobState)
+
+
+def test_a_failure_is_kept_with_its_meaning(store: JobStore, logged: Callable[[], list[Event]]) -> None:
+    store.submit(request())
+    job = take(store)
+    store.finish(job, JobState.FAILED, error_body(CapacityError("budget", "does not fit", details={"asked_bytes": 9})))
+    error = job.answer().error
+    assert error is not None
+    assert error.code == "budget"
+    assert error.details == {"asked_bytes": 9, "exit_status": 4}
+    assert logged()[-1].event == "failed"
+    assert logged()[-1].values["code"] == "budget"
+
+
+def test_a_job_ends_only_once(store: JobStore) -> None:
+    store.submit(request())
+    job = take(store)
+    assert store.finish(job, JobState.FAILED, error_body(ProverError("x", "y")))
+    assert not store.finish(job, JobState.DONE)
+    assert job.state is JobState.FAILED
+
+
+def test_the_queue_is_bounded_and_counts_what_runs(store: JobStore) -> None:
+    for _ in range(3):
+        store.submit(request())
+    job = take(store)
+    with pytest.raises(BusyError, match="3 jobs are unfinished"):
+        store.submit(request())
+    store.finish(job, JobState.DONE)
+    store.submit(request())
+
+
+def test_jobs_come_out_in_order(store: JobStore) -> None:
+    ids = [store.submit(request()).id for _ in range(3)]
+    assert [take(store).id for _ in range(3)] == ids
+
+
+def test_same_key_and_request_is_the_same_job(store: JobStore) -> None:
+    first = store.submit(request(key="k"))
+    assert store.submit(request(key="k")).id == first.id
+    assert store.submit(request(key="other")).id != first.id
+    assert store.submit(request()).id != first.id
+
+
+def test_same_key_and_other_request_is_refused(store: JobStore) -> None:
+    store.submit(request(key="k"))
+    with pytest.raises(InputError, match="asks for something else"):
+        store.submit(request(circuit="cube500", key="k"))
+
+
+def test_a_known_key_is_answered_while_draining(store: JobStore) -> None:
+    first = store.submit(request(key="k"))
+    store.close()
+    assert store.submit(request(key="k")).id == first.id
+    with pytest.raises(BusyError, match="draining"):
+        store.submit(request(key="new"))
+
+
+def test_a_refused_request_leaves_nothing(store: JobStore) -> None:
+    def refuse(_request: JobRequest) -> None:
+        raise InputError("no-such-circuit", "no")
+
+    with pytest.raises(InputError):
+        store.submit(request(key="k"), refuse)
+    assert store.unfinished() == []
+    assert store.submit(request(circuit="cube500", key="k")).circuit == "cube500"
+
+
+def test_a_queued_job_is_cancelled_at_once(store: JobStore, logged: Callable[[], list[Event]]) -> None:
+    first, second = store.submit(request()).id, store.submit(request()).id
+    assert store.cancel(first).state is JobState.CANCELLED
+    assert store.cancel(first).state is JobState.CANCELLED
+    assert take(store).id == second
+    assert logged()[2].event == "cancelled"
+
+
+def test_a_running_job_is_asked_to_stop(store: JobStore) -> None:
+    store.submit(request(n_witnesses=2))
+    job = take(store)
+    assert store.cancel(job.id).state is JobState.RUNNING
+    assert job.cancel_asked
+    store.finish(job, JobState.CANCELLED)
+    assert store.get(job.id).answer().state is JobState.CANCELLED
+
+
+def test_a_finished_job_cannot_be_cancelled(store: JobStore) -> None:
+    store.submit(request())
+    job = take(store)
+    store.finish(job, JobState.DONE)
+    with pytest.raises(InputError, match="already done"):
+        store.cancel(job.id)
+
+
+def test_unknown_jobs(store: JobStore) -> None:
+    with pytest.raises(InputError, match="there is no job 'zzz'"):
+        store.get("zzz")
+    with pytest.raises(InputError, match="there is no job"):
+        store.cancel("zzz")
+
+
+@pytest.mark.parametrize(("kept_jobs", "kept_s", "left"), [(2, 3600.0, 2), (100, 0.0, 0), (100, 3600.0, 5)])
+def test_results_are_forgotten_by_number_and_age(log: TimingLog, kept_jobs: int, kept_s: float, left: int) -> None:
+    store = JobStore(log, queue_limit=10, kept_jobs=kept_jobs, kept_s=kept_s)
+    ids = []
+    for i in range(5):
+        ids.append(store.submit(request(key=f"k{i}")).id)
+        store.finish(take(store), JobState.DONE)
+    store.submit(request(key="last"))  # looks for what is old
+    known = []
+    for job_id in ids:
+        try:
+            known.append(store.get(job_id).id)
+        except InputError:
+            continue
+    assert known == ids[len(ids) - left :]
+    assert store.counts()[JobState.DONE] == 5
+
+
+def test_take_wakes_when_the_store_closes(store: JobStore) -> None:
+    taken: list[Job | None] = []
+    thread = threading.Thread(target=lambda: taken.append(store.take()))
+    thread.start()
+    store.close()
+    thread.join(5)
+    assert taken == [None]
+
+
+def test_a_closed_store_still_gives_its_jobs(store: JobStore) -> None:
+    job_id = store.submit(request()).id
+    store.close()
+    assert take(store).id == job_id
+    assert store.take() is None
+
+
+def test_counts(store: JobStore) -> None:
+    store.submit(request())
+    store.submit(request())
+    store.finish(take(store), JobState.DONE)
+    assert store.counts() == {
+        JobState.QUEUED: 1,
+        JobState.RUNNING: 0,
+        JobState.DONE: 1,
+        JobState.FAILED: 0,
+        JobState.CANCELLED: 0,
+    }
