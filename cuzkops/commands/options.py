@@ -189,7 +189,12 @@ def _extend(
         session: Session = context.obj
         session.screen.json_mode = values.pop("json_mode")
         session.screen.verbose = values.pop("verbose")
-        call(session, values)
+        try:
+            call(session, values)
+        except KeyboardInterrupt as interrupt:
+            if interrupt.args:  # a step says what it left running; Typer would lose it
+                session.interrupted = str(interrupt)
+            raise
 
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # what inspect.signature reads
     function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -42,7 +42,8 @@ def ship(
         with place.locked(host, layout, "ship"):
             result = step.ship(host, layout, request, lambda transfer: place.screen.progress(transfer_text(transfer)))
             audit.append(host, layout, "ship", {"release_id": result.release_id, "bytes_sent": result.bytes_sent})
-        place.screen.result(result, shipped_text(result))
+        start = f"start it with: {place.command('launch')} --release {result.release_id}"
+        place.screen.result(result, f"{shipped_text(result)}\n{start}")
 
 
 def carried_config(place: Place, config: Path | None, circuits: list[str] | None) -> DeployConfig:

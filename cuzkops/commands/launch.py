@@ -1,0 +1,87 @@
+"""``cuzkops launch``: start a release that is on the host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cuzkops.commands.options import DryRun, duration_s, on_host
+from cuzkops.errors import UsageError
+from cuzkops.session import Place
+from cuzkops.state import new_run_id
+from cuzkops.units import format_duration_s
+
+if TYPE_CHECKING:
+    from cuzkops.remote.host import Host
+    from cuzkops.remote.layout import Layout
+    from cuzkops.steps.launch import LaunchResult
+
+
+@on_host
+def launch(
+    place: Place,
+    *,
+    release: Annotated[
+        str | None,
+        typer.Option(
+            "--release", metavar="ID", help="A release on the host; else the one launched last.", show_default=False
+        ),
+    ] = None,
+    timeout: Annotated[
+        str, typer.Option("--timeout", metavar="DURATION", help="It must be ready after this long, such as 15m.")
+    ] = "15m",
+    dry_run: DryRun = False,
+) -> None:
+    """Start a release detached, and verify that what runs is what was shipped.
+
+    Refuses where a daemon of that name runs already. A start that fails is undone, and its last log lines are shown.
+    """
+    from cuzkops.remote import audit  # noqa: PLC0415 - `--help` loads no records
+    from cuzkops.steps import launch as step  # noqa: PLC0415 - the same
+
+    with place.open() as (host, layout):
+        release_id = release or _current_release(host, layout)
+        manifest, config_sha256 = step.read_release(host, layout, release_id)
+        request = step.LaunchRequest(release_id, new_run_id(), manifest, config_sha256, deadline_s=duration_s(timeout))
+        if dry_run:
+            place.screen.plan(step.plan_launch(layout, request))
+            return
+        with place.locked(host, layout, "launch"):
+            result = step.launch(host, layout, request, lambda text: place.screen.say(f"launch: {text}"))
+            details = {"release_id": release_id, "launch_id": request.launch_id, "pid": result.daemon.pid}
+            audit.append(host, layout, "launch", details)
+        place.screen.result(result, launched_text(result))
+
+
+def launched_text(result: LaunchResult) -> str:
+    """What runs now, for people."""
+    daemon = result.daemon
+    return (
+        f"{daemon.name} runs release {daemon.release_id} as pid {daemon.pid}, ready after "
+        f"{format_duration_s(result.seconds)}; its log is {result.log}"
+    )
+
+
+def _current_release(host: Host, layout: Layout) -> str:
+    from cuzkops.remote.host import Script  # noqa: PLC0415 - `--help` needs no scripts
+
+    script = Script(
+        "find the current release",
+        'readlink "$CURRENT"; cd "$RELEASES" 2>/dev/null && ls; exit 0',
+        {"CURRENT": layout.current, "RELEASES": layout.releases},
+    )
+    current, *found = host.run(script).check().out.splitlines() or [""]
+    if "/" in current:
+        return current.rpartition("/")[2]
+    releases = [name for name in [current, *found] if name]
+    raise UsageError(
+        "no-release",
+        f"nothing was launched here yet; releases on the host: {', '.join(releases) or 'none'}",
+        "name one with --release" if releases else "bring one with `cuzkops ship`, or run `cuzkops deploy`",
+    )
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: cuzkops launch root@gpu1 --release 0a5504a91cd477d1-2551b8065474")(launch)
