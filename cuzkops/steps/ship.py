@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuzkops.errors import OpsError, UsageError
+from cuzkops.remote import audit
 from cuzkops.remote.host import Script
 from cuzkops.remote.layout import release_id
 from cuzkops.remote.releases import DAMAGED, circuit_script, inventory_script, layer_script, release_script
@@ -134,6 +135,8 @@ def ship(
         _send(host, layout, item, progress)
     if not inventory.has_release:
         host.run(_release_script(layout, request, secrets.token_hex(4)), timeout_s=300).check()
+        sent = [item.label for item in missing]
+        audit.append(host, layout, "ship", {"release_id": request.release_id, "sent": sent})
     return ShipResult(
         release_id=request.release_id,
         sent=tuple(item.label for item in missing),

@@ -2,7 +2,7 @@
 
 It reads its configuration, locks its home, writes daemon.json about itself, logs, answers `ctl`, and ends on SIGTERM.
 The table `[small]` of the configuration makes it misbehave in one way: `crash`, `exit`, `never-ready`, `wrong-config`.
-Jobs are files in state/jobs: `submit` makes one, the daemon finishes it. Nothing is proved.
+Jobs are files in state/jobs: the daemon finishes each unless its circuit is `stuck`. Nothing is proved.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Daemon:
     def finish_jobs(self) -> None:
         for path in (self.home / "state" / "jobs").glob("*.json"):
             job = json.loads(path.read_text())
-            if job["state"] == "queued":
+            if job["state"] == "queued" and job["circuit"] != "stuck":
                 job |= {"state": "done", "n_partitions_done": 1, "finished_unix_ns": time.time_ns()}
                 job["proofs"] = [{"proof": {"small": job["witness"]}, "public": ["1"]}]
                 write(path, job)
@@ -117,15 +117,80 @@ def check(options: argparse.Namespace, config: dict[str, Any]) -> int:
     return 2 if problems else 0
 
 
+class Refused(Exception):  # noqa: N818 - what the daemon says
+    """An answer that is an error."""
+
+
+def ctl(options: argparse.Namespace) -> dict[str, Any]:
+    home = Path(options.home)
+    try:
+        record = json.loads((home / "run" / "daemon.json").read_text())
+    except FileNotFoundError:
+        raise Refused("no daemon runs in this home") from None
+    jobs = home / "state" / "jobs"
+    if options.verb == "ready":
+        if record["state"] != "ready":
+            raise Refused(f"the daemon is {record['state']}")
+        return {"ready": True, "state": "ready"}
+    if options.verb == "put-witness":
+        data = sys.stdin.buffer.read()
+        sha256 = hashlib.sha256(data).hexdigest()
+        (jobs / f"{sha256}.wtns").write_bytes(data)
+        return {"sha256": sha256, "n_bytes": len(data)}
+    if options.verb == "submit":
+        return submit(options, jobs)
+    job: dict[str, Any] = json.loads((jobs / f"{options.id}.json").read_text())
+    if options.verb == "cancel":
+        job["state"] = "cancelled"
+        write(jobs / f"{options.id}.json", job)
+    end_s = time.monotonic() + float(options.wait_s)
+    while job["state"] == "queued" and time.monotonic() < end_s:
+        time.sleep(0.02)
+        job = json.loads((jobs / f"{options.id}.json").read_text())
+    job.pop("witness")
+    return job
+
+
+def submit(options: argparse.Namespace, jobs: Path) -> dict[str, Any]:
+    if options.witness_sha256 and not (jobs / f"{options.witness_sha256}.wtns").is_file():
+        raise Refused("this witness was not put")
+    job = {
+        "id": f"{time.monotonic_ns():016x}",
+        "circuit": options.circuit,
+        "state": "queued",
+        "n_partitions": 1,
+        "n_partitions_done": 0,
+        "submitted_unix_ns": time.time_ns(),
+    }
+    answer = dict(job)
+    job["witness"] = options.witness_sha256 or options.witness_path
+    write(jobs / f"{job['id']}.json", job)
+    return answer
+
+
 def main() -> int:
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers(dest="command", required=True)
+    verbs = commands.add_parser("ctl")
+    verbs.add_argument("verb")
+    verbs.add_argument("id", nargs="?")
+    for name in ("--home", "--circuit", "--witness-sha256", "--witness-path", "--key"):
+        verbs.add_argument(name)
+    verbs.add_argument("--wait-s", default="0")
+    verbs.add_argument("--json", action="store_true")
     serve = commands.add_parser("serve")
     for name in ("--config", "--remote-dir", "--release-id", "--launch-id"):
         serve.add_argument(name)
     serve.add_argument("--check-config", action="store_true")
     serve.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    if options.command == "ctl":
+        try:
+            sys.stdout.write(json.dumps(ctl(options)) + "\n")
+        except Refused as error:
+            sys.stdout.write(json.dumps({"error": {"code": "refused", "message": str(error)}}) + "\n")
+            return 1
+        return 0
     config = tomllib.loads(Path(options.config).read_text())
     return check(options, config) if options.check_config else Daemon(options, config).serve()
 

@@ -1,0 +1,87 @@
+"""Talking to the daemon of a host: ``current/prover ctl VERB --json``, run there, and in no other way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from cuzkops.errors import OpsError
+from cuzkops.remote.host import Script
+
+if TYPE_CHECKING:
+    from cuzkops.remote.host import Completed, Host
+    from cuzkops.remote.layout import Layout
+    from prover.protocol import Record
+
+    R = TypeVar("R", bound=Record)
+
+_SPARE_S = 30
+"""An interpreter starts and loads within this, on any host that is worth proving on."""
+
+
+def ctl(
+    host: Host,
+    layout: Layout,
+    answer: type[R],
+    *words: str,
+    standard_input: str | None = None,
+    release_id: str | None = None,
+    timeout_s: float = 30,
+) -> R:
+    """Ask the daemon and read its answer.
+
+    Args:
+        host: The host.
+        layout: Which daemon.
+        answer: Record that the verb answers with.
+        words: The verb and its arguments.
+        standard_input: File on the host that the verb reads.
+        release_id: Release whose client is used; by default the launched one.
+        timeout_s: How long the daemon may take.
+
+    Raises:
+        OpsError: The daemon's own error, nobody answers, or what came is not such an answer.
+        TimeoutExpired: ``timeout_s`` passed.
+    """
+    script = ctl_script(layout, *words, standard_input=standard_input, release_id=release_id)
+    return read_answer(host.run(script, timeout_s=timeout_s + _SPARE_S), answer)
+
+
+def ctl_script(layout: Layout, *words: str, standard_input: str | None = None, release_id: str | None = None) -> Script:
+    """Build the script behind ``ctl``; arguments as there."""
+    arguments = {f"ARGUMENT_{i}": word for i, word in enumerate(words)}
+    parameters = {
+        "RELEASE": layout.release(release_id) if release_id else layout.current,
+        "DAEMON_HOME": layout.home,
+        "INPUT": standard_input or "/dev/null",
+        **arguments,
+    }
+    call = " ".join(f'"${name}"' for name in arguments)
+    body = f"""
+if [ ! -x "$RELEASE/prover" ]; then
+    echo "nothing was launched here: there is no $RELEASE/prover" >&2
+    exit 3
+fi
+"$RELEASE/prover" ctl {call} --json --home "$DAEMON_HOME" <"$INPUT"
+"""
+    return Script(f"ask the daemon: {' '.join(words)}", body, parameters)
+
+
+def read_answer(done: Completed, answer: type[R]) -> R:
+    """Read what a verb printed.
+
+    Raises:
+        OpsError: It is an error, or not such an answer.
+    """
+    from pydantic import ValidationError  # noqa: PLC0415 - costs a tenth of a second of every start
+
+    from prover.protocol import ErrorAnswer  # noqa: PLC0415 - the same
+
+    try:
+        if done.status == 0:
+            return answer.model_validate_json(done.stdout)
+        error = ErrorAnswer.model_validate_json(done.stdout).error
+    except ValidationError as invalid:
+        done.check()
+        message = f"{done.script.title}: the answer is not {answer.__name__}: {invalid.errors()[0]['msg']}"
+        raise OpsError("answer", message, "use the same version of the tool and the daemon") from None
+    raise OpsError(error.code, error.message, error.hint, error.details)

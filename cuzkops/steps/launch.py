@@ -1,0 +1,268 @@
+"""Start a release detached and believe it only when the daemon itself, /proc and the record agree."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cuzkops.errors import OpsError, TimeoutExpired
+from cuzkops.remote import audit
+from cuzkops.remote.launching import (
+    Observation,
+    abort_script,
+    observe_script,
+    parse_observation,
+    release_facts_script,
+    start_script,
+)
+from prover.protocol import DaemonState, ReadyAnswer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cuzkops.records import Manifest
+    from cuzkops.remote.host import Host, Script
+    from cuzkops.remote.layout import Layout
+    from prover.protocol import DaemonRecord
+
+_POLL_S = 0.25
+READINESS_S = 2.0
+DEADLINE_S = 900.0
+
+
+@dataclass(frozen=True)
+class LaunchRequest:
+    """What to start, and what the running daemon has to be.
+
+    Args:
+        release_id: A complete release on the host.
+        launch_id: Names the logs; one a start.
+        manifest: The release's manifest.
+        config_sha256: Digest of its configuration.
+        readiness_s: The daemon must still live this long after its start.
+        deadline_s: It must be ready this long after its start: large keys load slowly.
+    """
+
+    release_id: str
+    launch_id: str
+    manifest: Manifest
+    config_sha256: str
+    readiness_s: float = READINESS_S
+    deadline_s: float = DEADLINE_S
+
+
+@dataclass(frozen=True)
+class LaunchResult:
+    """A daemon that runs and was verified.
+
+    Args:
+        daemon: Its own record.
+        log: Its timing log on the host.
+        out: Its standard output there.
+        err: Its standard error there.
+        seconds: Time until it was ready and verified.
+        previous: Release that ``current`` pointed to before, or None.
+    """
+
+    daemon: DaemonRecord
+    log: str
+    out: str
+    err: str
+    seconds: float
+    previous: str | None
+
+
+@dataclass(frozen=True)
+class _Started:
+    """What the start script started. ``previous`` is the old target of the link ``current``."""
+
+    pid: int
+    start_ticks: int | None
+    previous: str
+    begin_s: float = field(default_factory=time.monotonic)
+
+
+def launch(
+    host: Host, layout: Layout, request: LaunchRequest, progress: Callable[[str], None] = lambda _: None
+) -> LaunchResult:
+    """Start a release and verify that what runs is what was asked for.
+
+    Args:
+        host: The host, whose lock this client holds.
+        layout: Where things lie there.
+        request: What to start.
+        progress: Called with a sentence whenever the state changes.
+
+    Raises:
+        OpsError: A daemon runs already; or the new one ended, or is not what was shipped: then it was stopped, and
+            ``current`` points where it did. ``details["last_lines"]`` holds the ends of its logs.
+        TimeoutExpired: It was not ready within ``deadline_s``; it was stopped, too.
+    """
+    _refuse_second(host, layout, request.release_id)
+    done = host.run(start_script(layout, request.release_id, request.launch_id), timeout_s=60).check()
+    started = _parse_started(done.out)
+    progress(f"started as pid {started.pid}")
+    try:
+        daemon = _verified(host, layout, request, started, progress)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"pid {started.pid} of launch {request.launch_id} goes on starting on {host.target}: "
+            "`cuzkops status` shows it, `cuzkops kill` stops it"
+        ) from None
+    except OpsError as error:
+        raise _aborted(host, layout, request, started, error) from error
+    audit.append(host, layout, "launch", {"release_id": request.release_id, "pid": started.pid})
+    logs = f"{layout.logs}/{request.launch_id}"
+    return LaunchResult(
+        daemon,
+        log=f"{logs}.log",
+        out=f"{logs}.out",
+        err=f"{logs}.err",
+        seconds=time.monotonic() - started.begin_s,
+        previous=started.previous.rpartition("/")[2] or None,
+    )
+
+
+def plan_launch(layout: Layout, request: LaunchRequest) -> list[Script]:
+    """The scripts that ``launch`` runs when all goes well."""
+    return [start_script(layout, request.release_id, request.launch_id), observe_script(layout, request.release_id, 0)]
+
+
+def read_release(host: Host, layout: Layout, release_id: str) -> tuple[Manifest, str]:
+    """Read a release on the host; returns its manifest and the digest of its configuration.
+
+    Raises:
+        OpsError: It is not there, or its manifest cannot be read.
+    """
+    from pydantic import ValidationError  # noqa: PLC0415 - costs a tenth of a second of every start
+
+    from cuzkops.records import Manifest  # noqa: PLC0415 - the same
+
+    digest, _, manifest = host.run(release_facts_script(layout, release_id)).check().out.partition("\n")
+    try:
+        return Manifest.model_validate_json(manifest), digest.split()[0]
+    except ValidationError as error:
+        raise OpsError("manifest", f"the manifest of release {release_id} cannot be read: {error}") from None
+
+
+def _refuse_second(host: Host, layout: Layout, release_id: str) -> None:
+    record = _observe(host, layout, release_id, None).record
+    if record is None:
+        return
+    seen = _observe(host, layout, release_id, record.pid)
+    if seen.boot_id == record.boot_id and seen.process and seen.process.start_ticks == record.start_ticks:
+        if not seen.process.n_live_threads:
+            return
+        raise OpsError(
+            "runs-already",
+            f"a daemon named {record.name} runs already: pid {record.pid}, release {record.release_id}, {record.state}",
+            "stop it with `cuzkops kill`, or deploy, which does that",
+            {"pid": record.pid, "release_id": record.release_id},
+        )
+
+
+def _observe(host: Host, layout: Layout, release_id: str, pid: int | None) -> Observation:
+    return parse_observation(host.run(observe_script(layout, release_id, pid)).check().out)
+
+
+def _parse_started(output: str) -> _Started:
+    words = dict(line.partition(" ")[::2] for line in output.splitlines())
+    stat = words.get("stat", "").rpartition(")")[2].split()
+    return _Started(int(words["pid"]), int(stat[19]) if stat else None, words.get("previous", ""))
+
+
+def _verified(
+    host: Host, layout: Layout, request: LaunchRequest, started: _Started, progress: Callable[[str], None]
+) -> DaemonRecord:
+    said = ""
+    for seen in _watch(host, layout, request, started):
+        record = seen.record if seen.record and seen.record.launch_id == request.launch_id else None
+        state = record.state if record else DaemonState.STARTING
+        if state != said:
+            progress(f"pid {started.pid} is {state}")
+            said = state
+        if state is DaemonState.DRAINING:
+            raise OpsError("launch-failed", "somebody stopped the new daemon while it was being verified")
+        if record is None or state is not DaemonState.READY:
+            continue
+        if problems := mismatches(seen, request, started.pid):
+            raise OpsError(
+                "not-what-was-shipped",
+                f"what runs is not what was shipped: {'; '.join(problems)}",
+                details={"problems": problems},
+            )
+        if time.monotonic() - started.begin_s >= request.readiness_s and _says_ready(host, layout, request):
+            return record
+    raise TimeoutExpired("not-ready", f"the new daemon was not ready within {request.deadline_s:g} s, it is {said}")
+
+
+def _watch(host: Host, layout: Layout, request: LaunchRequest, started: _Started) -> Iterator[Observation]:
+    """Look at the new process until the deadline; it has to live all that time."""
+    while (age_s := time.monotonic() - started.begin_s) < request.deadline_s:
+        seen = _observe(host, layout, request.release_id, started.pid)
+        process = seen.process
+        if (
+            started.start_ticks is None
+            or process is None
+            or process.start_ticks != started.start_ticks
+            or not process.n_live_threads
+        ):
+            raise OpsError("launch-failed", f"the new daemon (pid {started.pid}) ended within {age_s:.1f} s")
+        yield seen
+        time.sleep(_POLL_S if age_s < 10 else 4 * _POLL_S)
+
+
+def mismatches(seen: Observation, request: LaunchRequest, pid: int) -> list[str]:
+    """Say in what a running daemon differs from what was shipped; empty where it is the same.
+
+    Args:
+        seen: The daemon's record and the process.
+        request: What was to be started.
+        pid: Process that was started.
+    """
+    record, process = seen.record, seen.process
+    if record is None or process is None:
+        return ["there is no such daemon"]
+    expected: list[tuple[str, object, object]] = [
+        ("pid", record.pid, pid),
+        ("start_ticks", record.start_ticks, process.start_ticks),
+        ("boot_id", record.boot_id, seen.boot_id),
+        ("release_id", record.release_id, request.release_id),
+        ("build_id", record.build_id, request.manifest.build_id),
+        ("config_sha256", record.config_sha256, request.config_sha256),
+    ]
+    problems = [f"{name} is {found}, not {wanted}" for name, found, wanted in expected if found != wanted]
+    if request.manifest.runtime == "host-python":
+        if f"{seen.folder}/runtime/boot.py" not in process.cmdline:
+            problems.append(f"its command line is {process.cmdline}, not the boot file of {seen.folder}")
+    elif not process.exe.startswith(f"{seen.folder}/"):
+        problems.append(f"its executable is {process.exe}, outside of {seen.folder}")
+    return problems
+
+
+def _says_ready(host: Host, layout: Layout, request: LaunchRequest) -> bool:
+    from cuzkops.remote.ctl import ctl  # noqa: PLC0415 - only a running daemon is asked
+
+    return ctl(host, layout, ReadyAnswer, "ready", release_id=request.release_id).ready
+
+
+def _aborted(host: Host, layout: Layout, request: LaunchRequest, started: _Started, error: OpsError) -> OpsError:
+    """Stop the process, move ``current`` back, and tell the error again with the ends of the logs."""
+    process = None if started.start_ticks is None else (started.pid, started.start_ticks)
+    logs = f"{layout.logs}/{request.launch_id}"
+    try:
+        script = abort_script(layout, request.launch_id, started.previous, process)
+        lines = [line for line in host.run(script, timeout_s=90).check().out.splitlines() if line]
+        is_alive = lines[:1] == ["alive"]
+        tail = lines[1:] if is_alive else lines
+        ending = f"it is still alive as pid {started.pid}" if is_alive else "it was stopped"
+    except OpsError as second:
+        tail, ending = [], f"whether pid {started.pid} was stopped is not known: {second.message}"
+    last = f": {tail[-1]}" if tail and not tail[-1].startswith(request.launch_id) else ""
+    return type(error)(
+        error.code,
+        f"{error.message}{last} ({ending})",
+        error.hint or f"its logs are {logs}.{{log,out,err}} on {host.target}",
+        {**error.details, "last_lines": tail, "logs": [f"{logs}.{kind}" for kind in ("log", "out", "err")]},
+    )
