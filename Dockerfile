@@ -32,10 +32,12 @@ RUN --mount=type=secret,id=apt_conf,target=/etc/apt/apt.conf.d/99build \
        done \
     && mv python3.*/ python
 WORKDIR /src/python
-RUN ./configure -q --prefix=/opt/python --enable-shared --without-static-libpython --disable-test-modules \
+# A security update made pyexpat.c use internal headers, but not the build of it as a module of its own.
+RUN sed -i '1i #define Py_BUILD_CORE_MODULE 1' Modules/pyexpat.c \
+    && ./configure -q --prefix=/opt/python --enable-shared --without-static-libpython --disable-test-modules \
       --without-ensurepip OPT='-DNDEBUG -O2 -fwrapv' LDFLAGS=-Wl,-rpath,/opt/python/lib \
     && make -s -j "$(nproc)"
-RUN make -s install >/dev/null && /opt/python/bin/python3 -c 'import bz2, ctypes, hashlib, lzma, sqlite3, ssl, zlib'
+RUN make -s install >/dev/null && /opt/python/bin/python3 -c 'import bz2, ctypes, hashlib, lzma, pyexpat, sqlite3, ssl, zlib'
 
 FROM tools AS python
 COPY --from=cpython /opt/python /opt/python
