@@ -9,15 +9,35 @@ conventions (odd coset, no division by Z, the root of unity made from 5) are tho
 
 from __future__ import annotations
 
+import secrets
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from kernels.interface import FrPlain
+from prover.curve import (
+    g1,
+    g1_coordinates,
+    g1_from_limbs,
+    g2,
+    g2_coordinates,
+    g2_from_limbs,
+    pairing_document,
+    scalar,
+)
+from prover.errors import InputError, ProofInvalidError
+from prover.formats.field import R, fr_value
+from prover.formats.snarkjs import CURVE, PROTOCOL, Proof, g1_document, g2_document, proof_document
+from prover.formats.zkey import check_points, read_zkey
+from prover.protocol import ProofRecord
+from prover.verify import verify
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kernels.interface import Backend, Bases, FrMont, FrPlain, G1Affine, G2Affine, Matrix
+    from kernels.interface import Backend, Bases, FrMont, G1Affine, G2Affine, Matrix
     from prover.formats.wtns import Witness
-    from prover.protocol import ProofRecord
+    from prover.formats.zkey import Zkey, ZkeyHeader
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +52,15 @@ class LoadedKey:
         domain_size: Of the evaluation domain, a power of two.
         held_bytes: Memory that the key holds on the backend.
         verification_key: As snarkjs writes verification_key.json.
+        header: The counts and single points of the file.
+        backend: What holds the following handles.
+        matrix_a: domain_size rows over n_vars columns.
+        matrix_b: See matrix_a.
+        bases_a: Section 5.
+        bases_b1: Section 6.
+        bases_b2: Section 7.
+        bases_c: Section 8.
+        bases_h: Section 9.
     """
 
     sha256: str
@@ -41,6 +70,7 @@ class LoadedKey:
     domain_size: int
     held_bytes: int
     verification_key: dict[str, Any]
+    header: ZkeyHeader
     backend: Backend
     matrix_a: Matrix
     matrix_b: Matrix
@@ -115,7 +145,47 @@ def load_key(path: Path, backend: Backend) -> LoadedKey:
         InputError: The file cannot be read or is not a sound Groth16 zkey over BLS12-381.
         KernelError: The backend cannot hold it.
     """
-    raise NotImplementedError
+    zkey = read_zkey(path)
+    check_points(zkey, backend)
+    matrices = [backend.load_matrix(rows) for rows in (zkey.matrix_a, zkey.matrix_b)]
+    bases_a, bases_b1, bases_c, bases_h = (backend.load_bases(p) for p in (zkey.a, zkey.b1, zkey.c, zkey.h))
+    bases_b2 = backend.load_bases(zkey.b2)
+    held: list[Matrix | Bases[Any]] = [*matrices, bases_a, bases_b1, bases_b2, bases_c, bases_h]
+    return LoadedKey(
+        sha256=zkey.sha256,
+        path=path,
+        n_vars=zkey.header.n_vars,
+        n_public=zkey.header.n_public,
+        domain_size=zkey.header.domain_size,
+        held_bytes=sum(handle.held_bytes for handle in held),
+        verification_key=verification_key(zkey),
+        header=zkey.header,
+        backend=backend,
+        matrix_a=matrices[0],
+        matrix_b=matrices[1],
+        bases_a=bases_a,
+        bases_b1=bases_b1,
+        bases_b2=bases_b2,
+        bases_c=bases_c,
+        bases_h=bases_h,
+    )
+
+
+def verification_key(zkey: Zkey) -> dict[str, Any]:
+    """Write verification_key.json, as snarkjs does from the same key."""
+    header = zkey.header
+    alpha1, beta2 = g1_from_limbs(header.alpha1), g2_from_limbs(header.beta2)
+    return {
+        "protocol": PROTOCOL,
+        "curve": CURVE,
+        "nPublic": header.n_public,
+        "vk_alpha_1": g1_document(alpha1),
+        "vk_beta_2": g2_document(beta2),
+        "vk_gamma_2": g2_document(g2_from_limbs(header.gamma2)),
+        "vk_delta_2": g2_document(g2_from_limbs(header.delta2)),
+        "vk_alphabeta_12": pairing_document(alpha1, beta2),
+        "IC": [g1_document(g1_from_limbs(zkey.ic, i)) for i in range(len(zkey.ic))],
+    }
 
 
 def synthesise(key: LoadedKey, witness: Witness) -> Synthesis:
@@ -124,17 +194,65 @@ def synthesise(key: LoadedKey, witness: Witness) -> Synthesis:
     Raises:
         InputError: The witness has another length than the key's circuit, or does not start with 1.
     """
-    raise NotImplementedError
+    values = witness.values
+    if len(values) != key.n_vars:
+        raise InputError(
+            "witness-length",
+            f"{witness.name} has {len(values)} elements, and the circuit of {key.path} has {key.n_vars} wires",
+            "the witness was calculated for another circuit, or for another version of it",
+        )
+    if fr_value(values.limbs[0]) != 1:
+        raise InputError("witness-one", f"{witness.name}: element 0 must be 1 and is {fr_value(values.limbs[0])}")
+    a, b = (key.backend.multiply(matrix, values) for matrix in (key.matrix_a, key.matrix_b))
+    return Synthesis(values, a, b)
 
 
 def prove_on_device(key: LoadedKey, synthesis: Synthesis) -> DeviceParts:
-    """Run the transforms and the MSMs on the key's backend."""
-    raise NotImplementedError
+    """Run the transforms and the MSMs on the key's backend.
+
+    Raises:
+        KernelError: The backend failed.
+    """
+    backend, witness = key.backend, synthesis.witness
+    private = FrPlain(witness.limbs[key.n_public + 1 :])
+    ntt_ns: dict[str, int] = {}
+    h_ns: dict[str, int] = {}
+    tail_ns: dict[str, int] = {}
+    b_g2_ns: dict[str, int] = {}
+    start_ns = time.monotonic_ns()
+    scalars = backend.h(synthesis.a, synthesis.b, timer=ntt_ns)
+    h = backend.msm(key.bases_h, scalars, timer=h_ns)
+    a = backend.msm(key.bases_a, witness, timer=tail_ns)
+    b1 = backend.msm(key.bases_b1, witness, timer=tail_ns)
+    c = backend.msm(key.bases_c, private, timer=tail_ns)
+    b2 = backend.msm(key.bases_b2, witness, timer=b_g2_ns)
+    durations = DeviceDurations(
+        ntt_ns=sum(ntt_ns.values()),
+        h_msm_ns=sum(h_ns.values()),
+        tail_msm_ns=sum(tail_ns.values()),
+        b_g2_msm_ns=sum(b_g2_ns.values()),
+        total_ns=time.monotonic_ns() - start_ns,
+    )
+    public = [str(fr_value(row)) for row in witness.limbs[1 : key.n_public + 1]]
+    return DeviceParts(a, b1, b2, c, h, public, durations)
 
 
 def finalise(key: LoadedKey, parts: DeviceParts) -> ProofRecord:
-    """Blind the sums with fresh secret r and s and write them as snarkjs does."""
-    raise NotImplementedError
+    """Blind the sums with fresh secret r and s and write them as snarkjs does.
+
+    pi_a = alpha + A + r delta, pi_b = beta + B2 + s delta, and with b1 = beta + B1 + s delta in G1
+    pi_c = C + H + s pi_a + r b1 - r s delta. Who learns r and s of a proof learns about its witness: they stay here.
+    """
+    header = key.header
+    r, s = secrets.randbelow(R), secrets.randbelow(R)
+    delta1 = g1(g1_from_limbs(header.delta1))
+    pi_a = g1(g1_from_limbs(header.alpha1)) + g1(g1_from_limbs(parts.a)) + delta1 * scalar(r)
+    pi_b = g2(g2_from_limbs(header.beta2)) + g2(g2_from_limbs(parts.b2)) + g2(g2_from_limbs(header.delta2)) * scalar(s)
+    b1 = g1(g1_from_limbs(header.beta1)) + g1(g1_from_limbs(parts.b1)) + delta1 * scalar(s)
+    sums = g1(g1_from_limbs(parts.c)) + g1(g1_from_limbs(parts.h))
+    pi_c = sums + pi_a * scalar(s) + b1 * scalar(r) - delta1 * scalar(r * s % R)
+    proof = Proof(g1_coordinates(pi_a), g2_coordinates(pi_b), g1_coordinates(pi_c))
+    return ProofRecord(proof=proof_document(proof), public=parts.public)
 
 
 def check(key: LoadedKey, record: ProofRecord) -> None:
@@ -142,8 +260,16 @@ def check(key: LoadedKey, record: ProofRecord) -> None:
 
     Raises:
         ProofInvalidError: It does not verify.
+        InputError: The key itself is wrong: one of its points is not in the subgroup.
     """
-    raise NotImplementedError
+    try:
+        verify(key.verification_key, record.public, record.proof)
+    except ProofInvalidError:
+        raise ProofInvalidError(
+            "proof-invalid",
+            f"the proof that was made with {key.path} does not verify, and is thrown away",
+            "most often the witness does not satisfy the circuit; else the key is damaged",
+        ) from None
 
 
 def prove(key: LoadedKey, witness: Witness) -> ProofRecord:
@@ -152,5 +278,8 @@ def prove(key: LoadedKey, witness: Witness) -> ProofRecord:
     Raises:
         InputError: The witness does not fit the key.
         ProofInvalidError: The proof does not verify: most often the witness does not satisfy the circuit.
+        KernelError: The backend failed.
     """
-    raise NotImplementedError
+    record = finalise(key, prove_on_device(key, synthesise(key, witness)))
+    check(key, record)
+    return record

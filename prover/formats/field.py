@@ -1,0 +1,63 @@
+"""The two fields of BLS12-381 as the readers need them: moduli, and checks over arrays of limbs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+# https://www.ietf.org/archive/id/draft-irtf-cfrg-pairing-friendly-curves-11.html section 4.2.1
+P = 0x1A0111EA397FE69A4B1BA7B6434BACD764774B84F38512BF6730D2A0F6B0F6241EABFFFEB153FFFFB9FEFFFFFFFFAAAB
+R = 0x73EDA753299D7D483339D80809A1D80553BDA402FFFE5BFEFFFFFFFF00000001
+_R_LIMBS = [(R >> (64 * i)) & (2**64 - 1) for i in range(4)]
+_FP_RADIX_INVERSE = pow(2**384, -1, P)
+
+# What other files may hold, so that a message can name it.
+KNOWN_PRIMES = {
+    21888242871839275222246405745257275088548364400416034343698204186575808495617: "the scalar field of BN254 (bn128)",
+    21888242871839275222246405745257275088696311157297823662689037894645226208583: "the base field of BN254 (bn128)",
+    R: "the scalar field of BLS12-381",
+    P: "the base field of BLS12-381",
+}
+
+
+def prime_name(prime: int) -> str:
+    """Name a prime for a message."""
+    return KNOWN_PRIMES.get(prime, f"an unknown prime of {prime.bit_length()} bits")
+
+
+def not_below_r(limbs: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """Indices of the rows of (n, 4) limbs that are not below r, in order."""
+    # The top limb decides nearly always: all limbs are compared only where it does not.
+    suspects = np.flatnonzero(limbs[:, 3] >= np.uint64(_R_LIMBS[3]))
+    rows = limbs[suspects]
+    below = np.zeros(len(rows), dtype=bool)
+    equal = np.ones(len(rows), dtype=bool)
+    for j in (3, 2, 1, 0):
+        modulus = np.uint64(_R_LIMBS[j])
+        below |= equal & (rows[:, j] < modulus)
+        equal &= rows[:, j] == modulus
+    return suspects[~below]
+
+
+def reduce_mod_r(limbs: NDArray[np.uint64]) -> None:
+    """Bring each row of (n, 4) limbs below r, in place, by taking r away up to twice (2^256 < 3 r)."""
+    while len(high := not_below_r(limbs)):
+        borrow = np.zeros(len(high), dtype=np.uint64)
+        for j in range(4):
+            digit, modulus = limbs[high, j], np.uint64(_R_LIMBS[j])
+            limbs[high, j] = digit - modulus - borrow
+            borrow = ((digit < modulus) | ((digit == modulus) & (borrow > 0))).astype(np.uint64)
+
+
+def fp_from_montgomery(limbs: NDArray[np.uint64]) -> int:
+    """Value of one base-field element from its 6 Montgomery limbs."""
+    return int.from_bytes(limbs.astype("<u8").tobytes(), "little") * _FP_RADIX_INVERSE % P
+
+
+def fr_value(limbs: NDArray[np.uint64]) -> int:
+    """Value of one scalar-field element from its 4 plain limbs."""
+    return int.from_bytes(limbs.astype("<u8").tobytes(), "little")

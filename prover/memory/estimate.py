@@ -1,0 +1,80 @@
+"""How many bytes loading a key and proving with it take, from the counts in the zkey's header alone.
+
+A daemon reserves these before it starts the work, so they are upper bounds; a test holds them against the measured
+growth of a process. The terms follow ``prover.formats.zkey``, ``prover.groth16`` and the host backend.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from prover.formats.zkey import COEFFICIENT_BYTES, G1_BYTES, G2_BYTES, read_header
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from prover.formats.zkey import ZkeyHeader
+
+FR_BYTES = 32
+ENTRY_BYTES = FR_BYTES + 4  # a loaded coefficient: value and column
+IC_TEXT_BYTES = 1024  # one point of IC as Python strings in the verification key
+XYZZ_G2_BYTES = 2 * G2_BYTES  # one bucket of the widest MSM
+MAX_BUCKETS = 2**16
+THREAD_BYTES = 256 * 1024  # touched stack and allocator arena of one thread
+FIXED_BYTES = 4 * 2**20  # read buffers, small objects, and what the allocator keeps between them
+
+
+@dataclass(frozen=True)
+class MemoryEstimate:
+    """Upper bounds, in bytes, of what a circuit takes in this process.
+
+    Args:
+        held_bytes: A loaded key, for as long as it stays loaded.
+        load_bytes: The most while it is being loaded, ``held_bytes`` included.
+        work_bytes: The most for one proof, on top of ``held_bytes``.
+    """
+
+    held_bytes: int
+    load_bytes: int
+    work_bytes: int
+
+
+def estimate(zkey: Path, threads: int | None = None) -> MemoryEstimate:
+    """Bound the memory of a circuit on the host backend.
+
+    Args:
+        zkey: Its proving key; only the headers are read.
+        threads: Of the backend; None is one for each CPU that this process may run on.
+
+    Raises:
+        InputError: The file is not a sound key.
+    """
+    return estimate_of(read_header(zkey), threads or len(os.sched_getaffinity(0)))
+
+
+def estimate_of(header: ZkeyHeader, threads: int) -> MemoryEstimate:
+    """Bound the memory of a circuit from its counts."""
+    points_bytes = (
+        header.n_vars * (2 * G1_BYTES + G2_BYTES)  # A, B1 and B2
+        + (header.n_vars - header.n_public - 1) * G1_BYTES  # C
+        + header.domain_size * G1_BYTES  # H
+    )
+    row_starts_bytes = 2 * 8 * (header.domain_size + 1)
+    matrices_bytes = header.n_coefficients * ENTRY_BYTES + row_starts_bytes
+    key_text_bytes = (header.n_public + 1) * (G1_BYTES + IC_TEXT_BYTES)
+    held_bytes = points_bytes + matrices_bytes + key_text_bytes + FIXED_BYTES
+    # While section 4 is split: the section, one matrix' share of it, that share sorted (24 bytes more an entry for
+    # masks and the order), and the counts of the rows; the points are read afterwards.
+    split_bytes = header.n_coefficients * (3 * COEFFICIENT_BYTES + 24) + row_starts_bytes
+    load_bytes = max(held_bytes, matrices_bytes + split_bytes + FIXED_BYTES)
+    widest = max(header.n_vars, header.domain_size)
+    work_bytes = (
+        header.n_vars * 2 * FR_BYTES  # the witness, and the bytes it came from
+        + header.domain_size * 2 * FR_BYTES  # A w and B w
+        + header.domain_size * 4 * FR_BYTES  # the H scalars, copies of A w and B w, and the roots of unity
+        + threads * (min(widest, MAX_BUCKETS) * XYZZ_G2_BYTES + THREAD_BYTES)  # buckets of one window a thread
+        + FIXED_BYTES
+    )
+    return MemoryEstimate(held_bytes, load_bytes, work_bytes)
