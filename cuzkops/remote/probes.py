@@ -11,7 +11,7 @@ from cuzkops.errors import OpsError
 from cuzkops.remote.host import Script
 from cuzkops.remote.procfs import DEAD_STATES, TICKS_PER_S, Facts, Memory, parse_kib, parse_leftovers, parse_memory
 from cuzkops.remote.procfs import parse_stats as _parse_stats
-from cuzkops.remote.script import LEFTOVERS, MEMORY, NVIDIA, PRELUDE, PROCESSES, roots
+from cuzkops.remote.script import LEFTOVERS, MEMORY, NVIDIA, PRELUDE, PROCESSES, SMI_TIMEOUT_S, roots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -146,7 +146,11 @@ leftovers
 
 
 def host_script(
-    folder: str, *, pythons: Iterable[str] = (), kernel: dict[str, str] | None = None, smi_timeout_s: float = 5
+    folder: str,
+    *,
+    pythons: Iterable[str] = (),
+    kernel: dict[str, str] | None = None,
+    smi_timeout_s: float = SMI_TIMEOUT_S,
 ) -> Script:
     """Build the script behind ``probe_host``.
 
@@ -172,7 +176,7 @@ def probe_host(
     *,
     pythons: Iterable[str] = (),
     kernel: dict[str, str] | None = None,
-    smi_timeout_s: float = 5,
+    smi_timeout_s: float = SMI_TIMEOUT_S,
 ) -> HostFacts:
     """Look at a host, with one script. Arguments as for ``host_script``.
 
@@ -229,7 +233,7 @@ def parse_host(output: str, folder: str) -> HostFacts:
         nvidia_devices=_words(lines, "device"),
         nvidia_driver=_driver_version(_word(lines, "driver")),
         nvidia_smi=_word(lines, "smi") or "missing",
-        gpus=[_parse_gpu(word) for word in _words(lines, "gpu") if word.count(",") == 2],
+        gpus=parse_gpus(lines),
         in_container="container" in lines or any(re.match(r"\S+ / overlay ", line) for line in lines),
         hides_processes=any(re.match(r"\S+ /proc proc .*hidepid=(?!0|off)", line) for line in lines),
     )
@@ -257,9 +261,13 @@ def _driver_version(text: str) -> str:
     return found[1] if found else ""
 
 
-def _parse_gpu(text: str) -> Gpu:
-    name, total, used = (word.strip() for word in text.split(","))
-    return Gpu(name=name, total_bytes=_mib(total), used_bytes=_mib(used))
+def parse_gpus(lines: Iterable[str]) -> list[Gpu]:
+    """Read the GPUs among the lines that the shell function ``nvidia`` prints."""
+    rows = (word.rsplit(",", 2) for word in _words(lines, "gpu") if word.count(",") >= 2)
+    return [
+        Gpu(name=name.strip(), total_bytes=_mib(total.strip()), used_bytes=_mib(used.strip()))
+        for name, total, used in rows
+    ]
 
 
 def _mib(text: str) -> int | None:

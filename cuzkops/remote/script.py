@@ -139,6 +139,8 @@ describe() {  # one process: owner, executable, command line, memory, threads, o
 }
 """
 
+SMI_TIMEOUT_S = 5
+
 # Nothing may wait for nvidia-smi: on a wedged driver it hangs in state D, where not even SIGKILL ends it.
 NVIDIA = r"""
 nvidia() {

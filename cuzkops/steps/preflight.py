@@ -131,9 +131,10 @@ def preflight_host(
     """
     facts = probe_host(host, layout.home, kernel=kernel)
     daemon = find_daemon(host, layout, kernel=kernel)
-    own = _own_processes(host, layout, daemon, facts, kernel)
+    seen = probe_processes(host, kernel=kernel)
+    own = _own_processes(host, layout, daemon, facts, seen=seen, kernel=kernel)
     own_pids = {process.pid for process in own}
-    others = [process for process in probe_processes(host, kernel=kernel) if process.pid not in own_pids]
+    others = [process for process in seen if process.pid not in own_pids]
     findings = [*_folder_findings(facts), *_socket_findings(layout), *_visibility_findings(facts)]
     holders: dict[int, ProcessInfo] = {}
     if need_bytes is not None:
@@ -210,15 +211,27 @@ def _row(finding: Finding) -> dict[str, object]:
 
 
 def _own_processes(
-    host: Host, layout: Layout, daemon: DaemonView | None, facts: HostFacts, kernel: dict[str, str] | None
+    host: Host,
+    layout: Layout,
+    daemon: DaemonView | None,
+    facts: HostFacts,
+    *,
+    seen: list[ProcessInfo],
+    kernel: dict[str, str] | None,
 ) -> list[ProcessInfo]:
-    """What the coming kill will end: our daemon, and what an interrupted kill has not ended yet."""
-    wanted = {daemon.record.pid: daemon.record.start_ticks} if daemon and daemon.is_live else {}
+    """What the coming kill will end: our daemon with its session, and what an interrupted kill has not ended yet."""
+    own: dict[int, ProcessInfo] = {}
+    if daemon is not None and daemon.process is not None:
+        leader = daemon.process
+        own = {process.pid: process for process in seen if process.session_id == leader.session_id == leader.pid}
+        own[leader.pid] = leader
     kill = read_record(host, layout.kill_json, KillRecord)
     if kill is not None and kill.boot_id == facts.boot_id:
-        wanted |= {process.pid: process.start_ticks for process in kill.processes}
-    found = probe_processes(host, pids=list(wanted), kernel=kernel)
-    return [process for process in found if wanted[process.pid] == process.start_ticks and process.n_live_threads]
+        starts = {process.pid: process.start_ticks for process in kill.processes}
+        own |= {
+            p.pid: p for p in probe_processes(host, pids=list(starts), kernel=kernel) if starts[p.pid] == p.start_ticks
+        }
+    return [process for process in own.values() if process.n_live_threads]
 
 
 def _memory_findings(facts: HostFacts, need_bytes: int, giving_back: int, holders: list[ProcessInfo]) -> list[Finding]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cuzkops.errors import OpsError, TimeoutExpired
 from cuzkops.memory_verdict import Judge, LiveProcess, MemoryVerdict, Reason, Sample
 from cuzkops.records import KillRecord
+from cuzkops.remote.blocks import read_blocks
 from cuzkops.remote.host import Script
 from cuzkops.remote.probes import MIN_BYTES
 from cuzkops.remote.procfs import parse_leftovers, parse_memory, parse_others, parse_threads
@@ -17,12 +18,11 @@ from cuzkops.remote.script import LEFTOVERS, MEMORY, PRELUDE, PROCESSES, roots
 from cuzkops.units import format_duration_s
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable
 
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
 
-_IDLE_S = 30  # the script speaks four times a second
 _CHECK_S = 1.0
 _CHECK_CALM_S = 6.0  # the calm window of a host where nothing was killed takes 5 s
 
@@ -43,7 +43,6 @@ sleep 0.01 || { interval=1 every=3; }
 groups=$(limited_cgroups)
 n=0
 while :; do
-    echo "sample"
     read -r boot <"$PROC/sys/kernel/random/boot_id"
     echo "boot $boot"
     memory "$groups"
@@ -103,8 +102,10 @@ def wait_memory(
         timeout_s = _CHECK_CALM_S if record is None else _CHECK_S
     judge = Judge(record, request.need_bytes, timeout_s)
     verdict = None
-    with contextlib.closing(_samples(host, record, kernel)) as samples:
-        for sample in samples:
+    script = samples_script(record, kernel)
+    with contextlib.closing(read_blocks(host, script, "end-of-sample")) as blocks:
+        for block in blocks:
+            sample = parse_sample(block, record)
             verdict = judge.feed(sample)
             if on_sample:
                 on_sample(sample, judge.reason)
@@ -132,7 +133,7 @@ def parse_sample(text: str, record: KillRecord | None) -> Sample:
     """Read one block of ``samples_script``.
 
     Args:
-        text: The lines between ``sample`` and ``end-of-sample``.
+        text: The lines before ``end-of-sample``.
         record: The kill whose processes are looked for.
 
     Raises:
@@ -162,29 +163,6 @@ def parse_sample(text: str, record: KillRecord | None) -> Sample:
         others=others if has_details else None,
         names=names,
     )
-
-
-def _samples(host: Host, record: KillRecord | None, kernel: dict[str, str] | None) -> Generator[Sample]:
-    with contextlib.closing(_closable(host.stream(samples_script(record, kernel), idle_timeout_s=_IDLE_S))) as lines:
-        block: list[str] = []
-        for raw in lines:
-            line = raw.decode(errors="replace")
-            if line == "sample":
-                block = []
-            elif line == "end-of-sample":
-                yield parse_sample("\n".join(block), record)
-            else:
-                block.append(line)
-
-
-def _closable(lines: Iterator[bytes]) -> Generator[bytes]:
-    """Close the stream when the reader is done: that ends the script on the host."""
-    try:
-        yield from lines
-    finally:
-        close = getattr(lines, "close", None)
-        if close:
-            close()
 
 
 def _not_back(verdict: MemoryVerdict, *, check: bool) -> TimeoutExpired:

@@ -1,0 +1,79 @@
+"""Who descends from whom on a host: one look at every process."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuzkops.remote.host import Script
+from cuzkops.remote.procfs import Stat, parse_stats
+from cuzkops.remote.script import roots
+
+if TYPE_CHECKING:
+    from cuzkops.remote.host import Host
+
+_TABLE = r"""
+echo "boot $(cat "$PROC/sys/kernel/random/boot_id")"
+echo "uid $(id -u)"
+echo "self $$"
+cat "$PROC"/[0-9]*/stat 2>/dev/null
+:
+"""
+
+
+@dataclass(frozen=True)
+class ProcessTable:
+    """Every process of a host at one instant.
+
+    Args:
+        boot_id: The boot that the start times belong to.
+        uid: Who looked.
+        self_pid: The shell that looked.
+        stats: By PID.
+    """
+
+    boot_id: str
+    uid: int
+    self_pid: int
+    stats: dict[int, Stat]
+
+    @property
+    def ancestors_of_self(self) -> set[int]:
+        """The shell that looked and everything above it: sshd, and on this machine the tool itself."""
+        found: set[int] = set()
+        pid = self.self_pid
+        while pid in self.stats and pid not in found:
+            found.add(pid)
+            pid = self.stats[pid].ppid
+        return found
+
+    def family(self, pid: int) -> list[int]:
+        """Return the process first, then its session where it leads one, else its descendants.
+
+        A process that was started by hand from a shell shares that shell's session, which must not be touched.
+        """
+        if self.stats[pid].session_id == pid:
+            return [pid, *sorted(p for p, stat in self.stats.items() if stat.session_id == pid and p != pid)]
+        found = [pid]
+        for parent in found:
+            found += sorted(p for p, stat in self.stats.items() if stat.ppid == parent and p not in found)
+        return found
+
+
+def read_process_table(host: Host) -> ProcessTable:
+    """Look at every process of a host, with one script."""
+    return parse_process_table(host.run(Script("list processes", _TABLE, roots())).check().out)
+
+
+def parse_process_table(output: str) -> ProcessTable:
+    """Read what the script prints.
+
+    Raises:
+        ValueError: The head of the output is missing.
+    """
+    head = re.match(r"boot (\S*)\nuid (\d+)\nself (\d+)\n", output)
+    if head is None:
+        raise ValueError(f"no process table: {output[:80]!r}")
+    stats = {stat.pid: stat for stat in parse_stats(output[head.end() :])}
+    return ProcessTable(head[1], int(head[2]), int(head[3]), stats)
