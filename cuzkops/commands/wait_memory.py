@@ -8,7 +8,7 @@ import typer
 
 from cuzkops.commands.options import DryRun, Timeout, duration_s, on_host, size_bytes
 from cuzkops.session import Place
-from cuzkops.units import format_bytes, format_duration_s
+from cuzkops.units import format_duration_s
 
 if TYPE_CHECKING:
     from cuzkops.memory_verdict import MemoryVerdict
@@ -56,10 +56,8 @@ def wait_memory(
 
 def verdict_text(verdict: MemoryVerdict) -> str:
     """How the wait ended, for people."""
-    return (
-        f"{verdict.sentence} ({format_bytes(verdict.available_bytes)} available, "
-        f"{format_duration_s(verdict.seconds)}, {verdict.n_samples} samples)"
-    )
+    samples = "1 sample" if verdict.n_samples == 1 else f"{verdict.n_samples} samples"
+    return f"{verdict.sentence} (after {format_duration_s(verdict.seconds)}, {samples})"
 
 
 def register(app: typer.Typer) -> None:

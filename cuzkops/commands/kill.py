@@ -1,0 +1,113 @@
+"""``cuzkops kill``: stop a daemon, or exactly one process that stands in the way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cuzkops.commands.options import DryRun, Yes, duration_s, on_host
+from cuzkops.errors import UsageError
+from cuzkops.session import Place
+
+if TYPE_CHECKING:
+    from cuzkops.remote.host import Host, Script
+    from cuzkops.remote.layout import Layout
+    from cuzkops.remote.probes import ProcessInfo
+
+
+@on_host
+def kill(
+    place: Place,
+    *,
+    pid: Annotated[
+        int | None,
+        typer.Option("--pid", metavar="PID", min=1, help="Stop exactly this process and its descendants instead."),
+    ] = None,
+    grace: Annotated[
+        str | None,
+        typer.Option(
+            "--grace",
+            metavar="DURATION",
+            help="Time to end by itself before SIGKILL, such as 30s; else what the kind of daemon needs.",
+            show_default=False,
+        ),
+    ] = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Stop the daemon: drain it, send its stop signal, and SIGKILL after the grace time.
+
+    The process is shown first: pid, executable, owner, start, size and command line. `--pid` asks before it stops
+    anything, and needs --yes where nobody can be asked. What the daemon held is written down before, so that
+    `cuzkops wait-memory` can tell when it is back.
+    """
+    from cuzkops.steps import kill as step  # noqa: PLC0415 - `--help` loads no records
+
+    screen = place.screen
+    grace_s = None if grace is None else duration_s(grace)
+    with place.open() as (host, layout):
+        shown = _find(host, layout, pid)
+        if shown:
+            screen.say(shown_text(shown))
+        if dry_run:
+            screen.plan(_plan(host, layout, shown))
+            return
+        if shown and not yes and not _confirmed(place, pid):
+            screen.result({"how": "nothing", "sentence": "it was left alone"}, "it was left alone")
+            return
+        place.session.interrupted = (
+            f"it may have its stop signal already; `{place.command('status')}` shows what runs, "
+            f"and {place.command('kill')} goes on with the same processes"
+        )
+        request = step.KillRequest(pid, shown.start_ticks if shown and pid else None, grace_s, "cuzkops kill")
+        with place.locked(host, layout, "kill"):
+            result = step.kill(host, layout, request, lambda text: screen.say(f"kill: {text}"))
+        after = "" if result.record is None else f"\nits memory may need longer: {place.command('wait-memory')}"
+        screen.result(result, result.sentence + after)
+
+
+def shown_text(process: ProcessInfo) -> str:
+    """A process as it is shown before it is stopped or adopted."""
+    from cuzkops.steps.preflight import describe_process  # noqa: PLC0415 - `--help` loads no records
+
+    return f"{describe_process(process)}\n  {process.cmdline or '(its command line cannot be read)'}"
+
+
+def _find(host: Host, layout: Layout, pid: int | None) -> ProcessInfo | None:
+    from cuzkops.steps.kill import inspect_pid  # noqa: PLC0415 - `--help` loads no records
+    from cuzkops.steps.preflight import find_daemon  # noqa: PLC0415 - the same
+
+    if pid is not None:
+        return inspect_pid(host, pid)
+    daemon = find_daemon(host, layout)
+    return daemon.process if daemon else None
+
+
+def _confirmed(place: Place, pid: int | None) -> bool:
+    """Whether to go on: a PID is always asked about, and the daemon where the target was only remembered."""
+    if pid is None and (place.target_source != "the last command" or not place.screen.interactive):
+        return True
+    if not place.screen.interactive:
+        raise UsageError("not-confirmed", "nothing was stopped: nobody can be asked", "add --yes")
+    return place.screen.confirm(f"Stop it on {place.target}?")
+
+
+def _plan(host: Host, layout: Layout, shown: ProcessInfo | None) -> list[Script]:
+    from cuzkops.records import ProcessId  # noqa: PLC0415 - `--help` loads no records
+    from cuzkops.steps.kill import drain_script, signal_script, watch_script  # noqa: PLC0415 - the same
+    from cuzkops.steps.preflight import find_daemon  # noqa: PLC0415 - the same
+
+    if shown is None:
+        return []
+    daemon = find_daemon(host, layout)
+    processes = [ProcessId(pid=shown.pid, start_ticks=shown.start_ticks)]
+    ours = daemon is not None and daemon.status == "running" and daemon.record.pid == shown.pid
+    drain = [drain_script(layout, daemon.record.release_id)] if daemon and ours else []
+    watch = watch_script(processes)
+    return [*drain, signal_script(processes, "TERM"), watch, signal_script(processes, "KILL"), watch]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: cuzkops kill root@gpu1 --grace 60s")(kill)
