@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kernels.interface import KernelError
+from prover.check import PROCESS_BYTES
 from prover.errors import CapacityError, InputError, ProverError
 from prover.formats.wtns import read_witness
 from prover.groth16 import check, finalise, load_key, prove_on_device, synthesise
@@ -83,6 +84,7 @@ class Engine:
     def run(self) -> None:
         """Body of the thread: load every circuit, then prove until the jobs are closed and done."""
         try:
+            self._budget.reserve(PROCESS_BYTES, "the process itself", deadline_s=0)
             for plan in self._plans.values():
                 if self._jobs.closed:
                     break
@@ -104,12 +106,12 @@ class Engine:
         if plan is None:
             known = ", ".join(self._plans) or "none is configured"
             raise InputError("no-such-circuit", f"there is no circuit {request.circuit!r}", f"circuits here: {known}")
-        keys_bytes = sum(circuit.key.held_bytes for circuit in self._loaded.values())
-        if keys_bytes + plan.work_bytes > self._budget.total_bytes:
+        kept_bytes = PROCESS_BYTES + sum(circuit.key.held_bytes for circuit in self._loaded.values())
+        if kept_bytes + plan.work_bytes > self._budget.total_bytes:
             raise CapacityError(
                 "budget",
                 f"a partition of {plan.name} needs {plan.work_bytes} bytes, which never fit: the budget is "
-                f"{self._budget.total_bytes} bytes, and the loaded keys hold {keys_bytes}",
+                f"{self._budget.total_bytes} bytes, and the process with its keys keeps {kept_bytes}",
                 "raise memory.budget, or configure fewer circuits",
             )
         self._witnesses.claim(request)

@@ -88,9 +88,11 @@ class Caller:
 
     def __call__(self, method: str, path: str, body: bytes | dict[str, Any] | None = None) -> tuple[int, str]:
         connection = Connection(self._path)
-        is_json = isinstance(body, dict)
-        headers = {"Content-Type": "application/json"} if is_json else {}
-        connection.request(method, path, body=json.dumps(body) if is_json else body, headers=headers)
+        if isinstance(body, dict):
+            headers = {"Content-Type": "application/json"}
+            connection.request(method, path, body=json.dumps(body), headers=headers)
+        else:
+            connection.request(method, path, body=body)
         response = connection.getresponse()
         text = response.read().decode()
         connection.close()

@@ -1,0 +1,205 @@
+"""Whether a configuration can work on this host: every problem at once, and what the daemon will take."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from prover.config import ConfigProblemsError, load_config
+from prover.errors import CapacityError, InputError
+from prover.formats.zkey import read_header
+from prover.memory.available import available_bytes
+from prover.memory.estimate import estimate_of
+from prover.protocol import CheckAnswer, Problem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from prover.config import CircuitFile, Config
+
+AUTO_SHARE = 0.8
+# Interpreter, libraries and server of a daemon without circuits: VmHWM measured, see docs/PROVER.md.
+PROCESS_BYTES = 128 << 20
+_WITNESS_OVERHEAD_BYTES = 4096  # container, section heads and the prime of a .wtns file; snarkjs writes 76 bytes
+
+
+@dataclass(frozen=True)
+class CircuitPlan:
+    """A circuit whose key can be read, and what it takes of the budget.
+
+    Args:
+        name: What requests call it.
+        path: Its zkey.
+        sha256: What the file's digest must be, or None.
+        load_bytes: While the key is being loaded, the loaded key included.
+        held_bytes: Once it is loaded.
+        work_bytes: For one partition.
+        witness_bytes: Of its .wtns file.
+    """
+
+    name: str
+    path: Path
+    sha256: str | None
+    load_bytes: int
+    held_bytes: int
+    work_bytes: int
+    witness_bytes: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a daemon with this configuration will do with memory.
+
+    Args:
+        circuits: In the order of the configuration.
+        budget_bytes: What all reservations together may take.
+    """
+
+    circuits: list[CircuitPlan]
+    budget_bytes: int
+
+    @property
+    def witness_limit_bytes(self) -> int:
+        """Size of the largest witness file that is taken."""
+        return max((circuit.witness_bytes for circuit in self.circuits), default=0) + _WITNESS_OVERHEAD_BYTES
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Everything that a check found.
+
+    Args:
+        plan: Circuits that can be read, and the budget.
+        problems: What is wrong with files.
+        misfits: What is wrong with sizes.
+    """
+
+    plan: Plan
+    problems: list[Problem]
+    misfits: list[Problem]
+
+
+def examine(config: Config) -> Findings:
+    """Read the header of every circuit's key, and hold the sizes against the budget."""
+    threads = config.settings.synthesis.threads or len(os.sched_getaffinity(0))
+    plans: list[CircuitPlan] = []
+    problems: list[Problem] = []
+    for i, circuit in enumerate(config.circuits):
+        try:
+            plans.append(_plan(circuit, threads))
+        except InputError as error:
+            problems.append(Problem(where=f"circuits.{i} ({circuit.name})", message=error.message, hint=error.hint))
+    budget_bytes = config.settings.memory.budget_bytes
+    plan = Plan(plans, int(AUTO_SHARE * available_bytes()) if budget_bytes is None else budget_bytes)
+    return Findings(plan, problems, _misfits(plan))
+
+
+def plan_of(config: Config) -> Plan:
+    """Return the plan of a configuration that can work.
+
+    Raises:
+        ConfigProblemsError: A circuit's key is missing or wrong; names every such circuit.
+        CapacityError: The circuits do not fit the budget.
+    """
+    findings = examine(config)
+    if findings.problems:
+        raise ConfigProblemsError(config.file, config.sha256, [*findings.problems, *findings.misfits])
+    if findings.misfits:
+        messages = "; ".join(f"{problem.where}: {problem.message}" for problem in findings.misfits)
+        raise CapacityError("budget", f"{config.file}: {messages}", findings.misfits[0].hint)
+    return findings.plan
+
+
+def check_command(file: Path, remote_dir: Path, *, as_json: bool) -> int:
+    """Print what is wrong and what will be needed; returns the exit status.
+
+    Args:
+        file: The configuration.
+        remote_dir: Folder that all daemons of this host share.
+        as_json: Print one ``CheckAnswer``.
+
+    Raises:
+        InputError: The configuration cannot be read at all.
+    """
+    try:
+        config = load_config(file, remote_dir)
+    except ConfigProblemsError as error:
+        answer = CheckAnswer(
+            ok=False, problems=error.problems, need_host_bytes=0, need_gpu_bytes=0, config_sha256=error.sha256
+        )
+        _show(answer, as_json=as_json)
+        return InputError.exit_status
+    findings = examine(config)
+    problems = [*findings.problems, *findings.misfits]
+    answer = CheckAnswer(
+        ok=not problems,
+        problems=problems,
+        need_host_bytes=need_host_bytes(config, findings.plan),
+        need_gpu_bytes=0,  # the host backend takes none
+        config_sha256=config.sha256,
+    )
+    _show(answer, as_json=as_json)
+    if findings.problems:
+        return InputError.exit_status
+    return CapacityError.exit_status if findings.misfits else 0
+
+
+def need_host_bytes(config: Config, plan: Plan) -> int:
+    """An explicit budget, else what the process and its circuits take at their highest."""
+    explicit = config.settings.memory.budget_bytes
+    return _need_bytes(plan.circuits) if explicit is None else explicit
+
+
+def _plan(circuit: CircuitFile, threads: int) -> CircuitPlan:
+    header = read_header(circuit.path)
+    estimate = estimate_of(header, threads)
+    return CircuitPlan(
+        name=circuit.name,
+        path=circuit.path,
+        sha256=circuit.sha256,
+        load_bytes=estimate.load_bytes,
+        held_bytes=estimate.held_bytes,
+        work_bytes=estimate.work_bytes,
+        witness_bytes=32 * header.n_vars,
+    )
+
+
+def _need_bytes(circuits: list[CircuitPlan]) -> int:
+    """The highest sum on the way: each key is loaded beside those before it, then partitions beside all of them."""
+    highest = held = PROCESS_BYTES
+    for circuit in circuits:
+        highest = max(highest, held + circuit.load_bytes)
+        held += circuit.held_bytes
+    return max(highest, held + max((circuit.work_bytes for circuit in circuits), default=0))
+
+
+def _misfits(plan: Plan) -> list[Problem]:
+    hint = "raise memory.budget, or configure fewer circuits"
+    alone = [
+        Problem(
+            where=f"circuit {circuit.name}",
+            message=f"it takes {need} bytes at its highest, and the budget is {plan.budget_bytes} bytes",
+            hint=hint,
+        )
+        for circuit in plan.circuits
+        if (need := _need_bytes([circuit])) > plan.budget_bytes
+    ]
+    need = _need_bytes(plan.circuits)
+    if alone or need <= plan.budget_bytes:
+        return alone
+    message = f"together the circuits take {need} bytes at their highest, and the budget is {plan.budget_bytes} bytes"
+    return [Problem(where="circuits", message=message, hint=hint)]
+
+
+def _show(answer: CheckAnswer, *, as_json: bool) -> None:
+    if as_json:
+        sys.stdout.write(answer.model_dump_json() + "\n")
+        return
+    for problem in answer.problems:
+        sys.stderr.write(
+            f"{problem.where}: {problem.message}\n" + (f"  hint: {problem.hint}\n" if problem.hint else "")
+        )
+    if answer.ok:
+        sys.stdout.write(f"in order; the daemon will need {answer.need_host_bytes} bytes of host memory\n")
