@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cuzkops.errors import OpsError, TimeoutExpired
 from cuzkops.remote import audit
+from cuzkops.remote.ctl import ctl, ctl_script
 from cuzkops.remote.launching import (
     Observation,
     abort_script,
@@ -16,6 +17,7 @@ from cuzkops.remote.launching import (
     release_facts_script,
     start_script,
 )
+from cuzkops.steps.preflight import find_daemon
 from prover.protocol import DaemonState, ReadyAnswer
 
 if TYPE_CHECKING:
@@ -99,7 +101,7 @@ def launch(
             ``current`` points where it did. ``details["last_lines"]`` holds the ends of its logs.
         TimeoutExpired: It was not ready within ``deadline_s``; it was stopped, too.
     """
-    _refuse_second(host, layout, request.release_id)
+    _refuse_second(host, layout)
     done = host.run(start_script(layout, request.release_id, request.launch_id), timeout_s=60).check()
     started = _parse_started(done.out)
     progress(f"started as pid {started.pid}")
@@ -126,7 +128,12 @@ def launch(
 
 def plan_launch(layout: Layout, request: LaunchRequest) -> list[Script]:
     """The scripts that ``launch`` runs when all goes well."""
-    return [start_script(layout, request.release_id, request.launch_id), observe_script(layout, request.release_id, 0)]
+    return [
+        start_script(layout, request.release_id, request.launch_id),
+        observe_script(layout, request.release_id, 0),
+        ctl_script(layout, "ready", release_id=request.release_id),
+        audit.append_script(layout, audit.entry(layout.name, "launch", {"release_id": request.release_id})),
+    ]
 
 
 def read_release(host: Host, layout: Layout, release_id: str) -> tuple[Manifest, str]:
@@ -146,14 +153,10 @@ def read_release(host: Host, layout: Layout, release_id: str) -> tuple[Manifest,
         raise OpsError("manifest", f"the manifest of release {release_id} cannot be read: {error}") from None
 
 
-def _refuse_second(host: Host, layout: Layout, release_id: str) -> None:
-    record = _observe(host, layout, release_id, None).record
-    if record is None:
-        return
-    seen = _observe(host, layout, release_id, record.pid)
-    if seen.boot_id == record.boot_id and seen.process and seen.process.start_ticks == record.start_ticks:
-        if not seen.process.n_live_threads:
-            return
+def _refuse_second(host: Host, layout: Layout) -> None:
+    daemon = find_daemon(host, layout)
+    if daemon is not None and daemon.is_live:
+        record = daemon.record
         raise OpsError(
             "runs-already",
             f"a daemon named {record.name} runs already: pid {record.pid}, release {record.release_id}, {record.state}",
@@ -242,8 +245,6 @@ def mismatches(seen: Observation, request: LaunchRequest, pid: int) -> list[str]
 
 
 def _says_ready(host: Host, layout: Layout, request: LaunchRequest) -> bool:
-    from cuzkops.remote.ctl import ctl  # noqa: PLC0415 - only a running daemon is asked
-
     return ctl(host, layout, ReadyAnswer, "ready", release_id=request.release_id).ready
 
 

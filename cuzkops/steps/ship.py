@@ -154,7 +154,8 @@ def plan_ship(layout: Layout, request: ShipRequest) -> list[Script]:
         size = format_bytes(item.n_bytes)
         scripts.append(Script(f"send {item.label} ({size})", f"# {item.source} -> {part}", changes=True))
         scripts.append(_receive_script(layout, item, part, "RANDOM"))
-    return [*scripts, _release_script(layout, request, "RANDOM")]
+    scripts.append(_release_script(layout, request, "RANDOM"))
+    return [*scripts, audit.append_script(layout, audit.entry(layout.name, "ship", {"release_id": request.release_id}))]
 
 
 def _layer_digests(request: ShipRequest) -> list[str]:

@@ -1,0 +1,75 @@
+"""Who runs on a host, what it says of itself, and how much memory there is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cuzkops.errors import OpsError
+from cuzkops.remote import lock
+from cuzkops.remote.ctl import ctl
+from cuzkops.remote.host import Script
+from cuzkops.remote.procfs import Memory, parse_memory
+from cuzkops.remote.script import MEMORY, PRELUDE, roots
+from cuzkops.steps.preflight import DaemonView, find_daemon
+from prover.protocol import StatusAnswer
+
+if TYPE_CHECKING:
+    from cuzkops.remote.host import Host
+    from cuzkops.remote.layout import Layout
+    from cuzkops.remote.lock import Holder
+
+_FACTS = r"""
+exec 2>/dev/null
+echo "current $(readlink "$CURRENT")"
+memory "$(limited_cgroups)"
+"""
+
+
+@dataclass(frozen=True)
+class StatusReport:
+    """What is true on a host now.
+
+    Args:
+        daemon: What daemon.json says, checked against the process; None where nothing was ever recorded.
+        answer: The daemon's own status, or None where it does not live, does not answer or is not ours.
+        problem: Why a live daemon of ours does not answer; empty where it does.
+        current: The release that was launched last, or None.
+        memory: The host's memory.
+        holder: Who holds the lock, or None.
+    """
+
+    daemon: DaemonView | None
+    answer: StatusAnswer | None
+    problem: str
+    current: str | None
+    memory: Memory
+    holder: Holder | None
+
+    @property
+    def peak_bytes(self) -> int | None:
+        """Peak resident memory of the daemon, for run.json, or None where it does not say."""
+        return self.answer.memory.peak_rss_bytes if self.answer else None
+
+
+def status(host: Host, layout: Layout) -> StatusReport:
+    """Look at a host and its daemon; changes nothing.
+
+    Raises:
+        OpsError: The host cannot be read; a daemon that does not answer is no error but a ``problem``.
+    """
+    daemon = find_daemon(host, layout)
+    answer, problem = None, ""
+    if daemon is not None and daemon.status == "running":
+        try:
+            answer = ctl(host, layout, StatusAnswer, "status", release_id=daemon.record.release_id)
+        except OpsError as error:
+            problem = error.message
+    first, _, memory = host.run(status_script(layout)).check().out.partition("\n")
+    current = first.partition(" ")[2].rpartition("/")[2] or None
+    return StatusReport(daemon, answer, problem, current, parse_memory(memory), lock.read(host, layout))
+
+
+def status_script(layout: Layout) -> Script:
+    """Read the link ``current`` and the memory."""
+    return Script("look at the host", PRELUDE + MEMORY + _FACTS, {**roots(), "CURRENT": layout.current})

@@ -1,0 +1,216 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuzkops.errors import OpsError
+from cuzkops.steps.collect import CollectResult, collect, follow, follow_script, list_script
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from cuzkops.remote.host import Host
+    from cuzkops.remote.layout import Layout
+
+HEADER = b"HEADER run=r t_ns=1 event=run\n"
+
+
+@pytest.fixture
+def logs(layout: Layout) -> Path:
+    folder = Path(layout.logs)
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def copies(tmp_path: Path) -> Path:
+    return tmp_path / "copies"
+
+
+def visible(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.startswith(".")}
+
+
+def test_logs_come_piece_by_piece(host: Host, layout: Layout, logs: Path, copies: Path) -> None:
+    (logs / "r.log").write_bytes(HEADER)
+    (logs / "r.err").write_bytes(b"")
+    (logs / "r2.log").write_bytes(b"another launch")
+    first = collect(host, layout, copies, launch_id="r")
+    assert [(file.name, file.new_bytes) for file in first.files] == [("r.log", len(HEADER)), ("r.err", 0)]
+    with (logs / "r.log").open("ab") as log:
+        log.write(b"\xff\xfe not UTF-8\n")
+    second = collect(host, layout, copies, launch_id="r")
+    assert [(file.new_bytes, file.total_bytes) for file in second.files] == [(13, len(HEADER) + 13), (0, 0)]
+    assert visible(copies) == {"r.log": HEADER + b"\xff\xfe not UTF-8\n", "r.err": b""}
+    assert collect(host, layout, copies, launch_id="r").notices == ()
+    assert (copies / "r.log").stat().st_mode & 0o077 == 0
+
+
+def test_a_rotated_log_is_finished_under_its_new_name(host: Host, layout: Layout, logs: Path, copies: Path) -> None:
+    (logs / "r.log").write_bytes(HEADER + b"one\n")
+    (logs / "r.log.1").write_bytes(HEADER + b"zero\n")
+    collect(host, layout, copies)
+    with (logs / "r.log").open("ab") as log:
+        log.write(b"two\n")
+    (logs / "r.log.1").rename(logs / "r.log.2")
+    (logs / "r.log").rename(logs / "r.log.1")
+    (logs / "r.log").write_bytes(HEADER + b"three\n")
+    result = collect(host, layout, copies)
+    assert visible(copies) == {
+        "r.log": HEADER + b"three\n",
+        "r.log.1": HEADER + b"one\ntwo\n",
+        "r.log.2": HEADER + b"zero\n",
+    }
+    assert set(result.notices) == {"r.log was rotated to r.log.1", "r.log.1 was rotated to r.log.2"}
+
+
+def test_a_truncated_log_is_noticed_and_nothing_is_lost(host: Host, layout: Layout, logs: Path, copies: Path) -> None:
+    (logs / "r.log").write_bytes(HEADER + b"a long story\n")
+    collect(host, layout, copies)
+    os.truncate(logs / "r.log", 0)
+    (logs / "r.log").write_bytes(b"HEADER new\n")
+    result = collect(host, layout, copies)
+    assert result.notices == ("r.log was truncated on the host: the 43 bytes before are in r.log.before-1",)
+    assert visible(copies) == {"r.log": b"HEADER new\n", "r.log.before-1": HEADER + b"a long story\n"}
+
+
+def test_another_file_under_the_same_inode_is_noticed(host: Host, layout: Layout, logs: Path, copies: Path) -> None:
+    (logs / "r.log").write_bytes(HEADER)
+    collect(host, layout, copies)
+    (logs / "r.log").write_bytes(b"HEADER run=other t_ns=2 event=run\nlonger than before\n")  # the same inode
+    collect(host, layout, copies)
+    assert visible(copies) == {"r.log": (logs / "r.log").read_bytes(), "r.log.before-1": HEADER}
+
+
+def test_what_went_away_on_the_host_stays_here(host: Host, layout: Layout, logs: Path, copies: Path) -> None:
+    (logs / "r.log").write_bytes(HEADER)
+    (logs / "r.err").write_bytes(b"words\n")
+    collect(host, layout, copies)
+    (logs / "r.err").unlink()
+    collect(host, layout, copies)
+    assert visible(copies) == {"r.log": HEADER, "r.err": b"words\n"}
+
+
+def test_the_newest_launch_is_the_default(host: Host, layout: Layout, logs: Path, copies: Path) -> None:
+    for name, age_s in (("old.log", 50), ("new.1.log", 0)):
+        (logs / name).write_bytes(HEADER)
+        os.utime(logs / name, (time.time() - age_s,) * 2)
+    assert collect(host, layout, copies).launch_id == "new.1"
+
+
+def test_no_logs_is_one_sentence(host: Host, layout: Layout, copies: Path) -> None:
+    with pytest.raises(OpsError, match="daemon prover has no logs in"):
+        collect(host, layout, copies)
+    assert not copies.exists()
+
+
+class Reader:
+    """Reads a followed log in a thread, as a terminal would."""
+
+    def __init__(self, lines: Iterator[bytes]) -> None:
+        self.lines: list[bytes] = []
+        self._thread = threading.Thread(target=self._read, args=(lines,))
+        self._thread.start()
+
+    def _read(self, lines: Iterator[bytes]) -> None:
+        self.lines.extend(lines)
+
+    def wait_for(self, *lines: bytes) -> None:
+        deadline = time.monotonic() + 10
+        while self.lines != list(lines) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert self.lines == list(lines)
+
+    def join(self) -> None:
+        self._thread.join(10)
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture
+def writer() -> Generator[tuple[subprocess.Popen[bytes], int]]:
+    """Stand for the daemon: a process whose end ends the stream."""
+    with subprocess.Popen(["/bin/sleep", "60"]) as process:
+        ticks = int(Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19])
+        yield process, ticks
+        process.kill()
+
+
+def append(path: Path, text: bytes) -> None:
+    with path.open("ab") as log:
+        log.write(text)
+
+
+def test_a_log_is_followed_through_rotation_and_truncation_to_the_daemons_end(
+    host: Host, layout: Layout, logs: Path, writer: tuple[subprocess.Popen[bytes], int]
+) -> None:
+    process, ticks = writer
+    log = logs / "r.log"
+    log.write_bytes(b"zero\none\n")
+    notices: list[str] = []
+    reader = Reader(
+        follow(host, layout, log=str(log), process=(process.pid, ticks), lines_back=1, on_notice=notices.append)
+    )
+    reader.wait_for(b"one")
+    append(log, b"two\nhalf a ")
+    reader.wait_for(b"one", b"two")
+    append(log, b"line\n")
+    reader.wait_for(b"one", b"two", b"half a line")
+    log.rename(logs / "r.log.1")
+    append(logs / "r.log.1", b"last of the old\n")
+    log.write_bytes(b"first of the new, which is longer\n")
+    reader.wait_for(b"one", b"two", b"half a line", b"last of the old", b"first of the new, which is longer")
+    os.truncate(log, 0)
+    deadline = time.monotonic() + 10
+    while len(notices) < 2 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    append(log, b"after\nunfinished")
+    process.kill()
+    process.wait()
+    reader.join()
+    assert reader.lines[-2:] == [b"after", b"unfinished"]
+    assert [text.rpartition(" was ")[2].partition(":")[0] for text in notices] == [
+        "rotated",
+        "truncated",
+        "the daemon ended",
+    ]
+
+
+def test_closing_the_iterator_ends_the_script(host: Host, layout: Layout, logs: Path) -> None:
+    (logs / "r.log").write_bytes(b"one\n")
+    with closing(follow(host, layout, log=str(logs / "r.log"))) as lines:  # type: ignore[type-var] # a generator
+        assert next(lines) == b"one"
+
+
+def test_a_log_that_is_not_there_cannot_be_followed(host: Host, layout: Layout, logs: Path) -> None:
+    with pytest.raises(OpsError, match=r"there is no log .*r\.log"):
+        list(follow(host, layout, log=str(logs / "r.log")))
+
+
+@pytest.mark.parametrize("shell", [["/bin/dash"], ["/bin/bash", "--posix"], ["/bin/busybox", "sh"]], ids=lambda s: s[0])
+def test_the_scripts_run_in_every_shell(layout: Layout, logs: Path, shell: list[str]) -> None:
+    if not Path(shell[0]).exists():
+        pytest.skip(f"no {shell[0]} here")
+    (logs / "r.log").write_bytes(b"zero\none\n")
+
+    def run(text: str) -> bytes:
+        return subprocess.run([*shell, "-s"], input=text.encode(), capture_output=True, check=True, timeout=20).stdout
+
+    inode = (logs / "r.log").stat().st_ino
+    assert run(list_script(layout, None).text).startswith(f"launch r\nfile {inode} 9 ".encode())
+    gone = follow_script(layout, str(logs / "r.log"), (2**22 + 1, 1), 1)
+    assert run(gone.text) == b"one\n\x01ended\n"
+
+
+def test_a_result_names_its_files(host: Host, layout: Layout, logs: Path, copies: Path) -> None:
+    (logs / "r.err").write_bytes(b"x")
+    (logs / "r.log").write_bytes(HEADER)
+    result = collect(host, layout, copies)
+    assert isinstance(result, CollectResult)
+    assert [file.path for file in result.files] == [copies / "r.log", copies / "r.err"]
