@@ -1,4 +1,4 @@
-"""Writes ``kernels/src/include/constants.hpp`` from the two moduli: ``python -m kernels.gen.constants``.
+"""Writes ``kernels/src/include/constants.hpp`` from the two moduli: ``python -m kernels.gen.constants [--check]``.
 
 Only p, r, the curve's b and the non-residue 5 are given here; every other number is computed. A test fails when the
 file in the tree differs from what this module writes.
@@ -6,6 +6,8 @@ file in the tree differs from what this module writes.
 
 from __future__ import annotations
 
+import argparse
+import sys
 from pathlib import Path
 
 # BLS12-381: https://www.ietf.org/archive/id/draft-irtf-cfrg-pairing-friendly-curves-11.html section 4.2.1
@@ -69,10 +71,17 @@ def header() -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Write the header."""
-    HEADER.write_text(header(), encoding="ascii")
+def main(arguments: list[str] | None = None) -> int:
+    """Write the header, or with ``--check`` only compare: 1 where it differs."""
+    parser = argparse.ArgumentParser(prog="python -m kernels.gen.constants", description="Write constants.hpp.")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail when the file differs")
+    if not parser.parse_args(arguments).check:
+        HEADER.write_text(header(), encoding="ascii")
+    elif not HEADER.is_file() or HEADER.read_text(encoding="ascii") != header():
+        sys.stderr.write(f"{HEADER} differs from what its generator writes: run python -m kernels.gen.constants\n")
+        return 1
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

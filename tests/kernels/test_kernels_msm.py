@@ -1,0 +1,101 @@
+"""Multi-scalar multiplication against py_arkworks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from bls12 import Group, to_limbs
+
+from kernels.gen.constants import R
+from kernels.interface import Backend, FrPlain, KernelError
+
+if TYPE_CHECKING:
+    import random
+
+
+def msm(backend: Backend, group: Group, points: list[Any], scalars: list[int]) -> np.ndarray:
+    result = backend.msm(backend.load_bases(group.array(points)), FrPlain(to_limbs(scalars, 4)))
+    assert isinstance(result, group.kind)
+    return result.limbs
+
+
+def some_points(group: Group, n: int, rng: random.Random) -> list[Any]:
+    """n points from a short cycle of different ones, with infinities among them."""
+    cycle = [group.random(rng) for _ in range(min(n, 37))]
+    cycle[::9] = [group.infinity()] * len(cycle[::9])
+    return [cycle[i % len(cycle)] for i in range(n)]
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 31, 32, 33, 127, 128, 129, 1023, 1025])
+def test_sizes(threaded: Backend, group: Group, n: int, rng: random.Random) -> None:
+    points = some_points(group, n, rng)
+    scalars = [rng.randrange(R) for _ in range(n)]
+    assert np.array_equal(msm(threaded, group, points, scalars), group.array([group.sum(points, scalars)]).limbs)
+
+
+def test_edge_scalars(host: Backend, group: Group, rng: random.Random) -> None:
+    scalars = [0, 1, 2, R - 1, R - 2, (R - 1) // 2, (R + 1) // 2, 2**254, 2**255 % R, 2**64 - 1, 2**64, 2**128, 2**192]
+    points = [group.random(rng) for _ in scalars]
+    assert np.array_equal(msm(host, group, points, scalars), group.array([group.sum(points, scalars)]).limbs)
+    for point, scalar in zip(points, scalars, strict=True):
+        assert np.array_equal(msm(host, group, [point], [scalar]), group.array([group.sum([point], [scalar])]).limbs)
+
+
+@pytest.mark.parametrize("n", [2, 64, 300])
+def test_one_point_many_times(threaded: Backend, group: Group, n: int, rng: random.Random) -> None:
+    point = group.random(rng)
+    scalars = [rng.randrange(R)] * n  # every bucket doubles, then adds equal points
+    expected = group.sum([point], [scalars[0] * n % R])
+    assert np.array_equal(msm(threaded, group, [point] * n, scalars), group.array([expected]).limbs)
+
+
+def test_opposite_points_cancel(threaded: Backend, group: Group, rng: random.Random) -> None:
+    point = group.random(rng)
+    scalars = [rng.randrange(R)] * 100
+    assert not msm(threaded, group, [point, -point] * 50, scalars).any()
+    assert not msm(threaded, group, [point] * 2, [1, R - 1]).any()
+
+
+def test_all_infinities_and_all_zero_scalars(host: Backend, group: Group, rng: random.Random) -> None:
+    assert not msm(host, group, [group.infinity()] * 70, [rng.randrange(R) for _ in range(70)]).any()
+    assert not msm(host, group, [group.random(rng)] * 70, [0] * 70).any()
+
+
+def test_zero_one_witness(host: Backend, rng: random.Random) -> None:
+    group = Group("g1")
+    points, scalars = some_points(group, 500, rng), [rng.randrange(2) for _ in range(500)]
+    assert np.array_equal(msm(host, group, points, scalars), group.array([group.sum(points, scalars)]).limbs)
+
+
+def test_out_and_timer(host: Backend, group: Group, rng: random.Random) -> None:
+    bases = host.load_bases(group.array([group.random(rng)] * 3))
+    assert (bases.n, bases.group, bases.held_bytes) == (3, group.name, 3 * 8 * group.kind.width)
+    out = group.array([group.infinity()])
+    timer: dict[str, int] = {}
+    scalars = FrPlain(to_limbs([1, 2, 3], 4))
+    assert host.msm(bases, scalars, out=out, timer=timer) is out
+    assert timer["msm"] > 0
+    assert np.array_equal(out.limbs, host.msm(bases, scalars).limbs)
+
+
+def test_misfits_are_refused(host: Backend, group: Group) -> None:
+    bases = host.load_bases(group.array([group.point()] * 3))
+    scalars = FrPlain(to_limbs([1, 2, 3], 4))
+    with pytest.raises(ValueError, match="2 scalars for 3 bases"):
+        host.msm(bases, FrPlain(to_limbs([1, 2], 4)))
+    with pytest.raises(ValueError, match="out must be"):
+        host.msm(bases, scalars, out=group.array([group.point()] * 2))
+    with pytest.raises(ValueError, match="no stream"):
+        host.msm(bases, scalars, stream=object())
+
+
+def test_closed_backend_refuses() -> None:
+    import kernels
+
+    backend = kernels.backend("host", threads=1)
+    bases = backend.load_bases(Group("g1").array([Group("g1").point()]))
+    backend.close()
+    with pytest.raises(KernelError, match="closed"):
+        backend.msm(bases, FrPlain(to_limbs([1], 4)))
