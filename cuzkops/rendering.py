@@ -38,6 +38,7 @@ class Screen:
         self.verbose = verbose
         self._out = out or sys.stdout
         self._err = err or sys.stderr
+        self._streams = False  # one document a line
         self._drawn = False  # an unfinished line stands on the terminal
         self._last_progress_s = 0.0
 
@@ -79,6 +80,7 @@ class Screen:
     def item(self, document: object, text: str) -> None:
         """Give one item of a stream: one JSON document a line with ``--json``, else the text."""
         self._clear()
+        self._streams = True
         print(json.dumps(plain(document)) if self.json_mode else text, file=self._out, flush=True)
 
     def plan(self, scripts: list[Script]) -> None:
@@ -101,7 +103,7 @@ class Screen:
         facts = dict(details or {})
         if self.json_mode:
             body = {"code": code, "message": message, "hint": hint, "details": plain(facts)}
-            print(json.dumps({"error": body}, indent=2), file=self._out, flush=True)
+            print(json.dumps({"error": body}, indent=None if self._streams else 2), file=self._out, flush=True)
         print(f"error: {message}", file=self._err)
         last_lines = facts.get("last_lines")
         if isinstance(last_lines, list | tuple):

@@ -72,7 +72,7 @@ class RunFolder:
 
     @property
     def logs(self) -> Path:
-        """Folder for the logs that were pulled; it exists."""
+        """Folder for the logs that were pulled."""
         return self.path / "logs"
 
     @property
@@ -176,6 +176,10 @@ class State:
             except OSError as error:
                 raise _unwritable(path, error) from error
             return RunFolder(path)
+
+    def run(self, run_id: str) -> RunFolder:
+        """The folder of a run, whether it exists or not."""
+        return RunFolder(self.root / "runs" / run_id)
 
     def runs(self) -> Iterator[RunFolder]:
         """Every run that has a ``run.json``, the newest first."""

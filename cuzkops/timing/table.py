@@ -242,7 +242,7 @@ def _run_text(run: RunTable) -> str:
         lines.append("  its header is not in this log: build, host and options are unknown")
     else:
         facts = ("build", "release", "config", "host", "backend", "threads", "gpus", "driver")
-        lines.append("  " + "  ".join(f"{key} {run.header[key]}" for key in facts if key in run.header))
+        lines.append("  " + "  ".join(f"{key} {str(run.header[key])[:33]}" for key in facts if key in run.header))
     facts_ms = [
         ("started in", run.start_ns),
         *((f"{name or 'a circuit'} loaded in", ns) for name, ns in run.load_ns.items()),

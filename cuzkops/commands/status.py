@@ -1,0 +1,83 @@
+"""``cuzkops status``: who runs on a host and what it says of itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuzkops.commands.options import on_host
+from cuzkops.session import Place
+from cuzkops.units import format_bytes, format_duration_s
+
+if TYPE_CHECKING:
+    import typer
+
+    from cuzkops.remote.lock import Holder
+    from cuzkops.steps.preflight import DaemonView
+    from cuzkops.steps.status import StatusReport
+    from prover.protocol import StatusAnswer
+
+
+@on_host
+def status(place: Place) -> None:
+    """Show the daemon, its jobs, circuits and memory, the host's memory, and who holds the lock.
+
+    Changes nothing. A daemon that does not run, or does not answer, is an answer too: the status is 0.
+    """
+    from cuzkops.steps import status as step  # noqa: PLC0415 - `--help` loads no records
+
+    with place.open() as (host, layout):
+        report = step.status(host, layout)
+        place.screen.result(report, status_text(place.name, report))
+
+
+def status_text(name: str, report: StatusReport) -> str:
+    """A report for people."""
+    memory = report.memory
+    lines = [_daemon_text(name, report.daemon, report.current)]
+    if report.problem:
+        lines.append(f"  it does not answer: {report.problem}")
+    if report.answer:
+        lines += _answer_lines(report.answer)
+    lines.append(f"host memory: {format_bytes(memory.available_bytes)} available of {format_bytes(memory.total_bytes)}")
+    lines.append(f"lock: {_lock_text(report.holder)}")
+    return "\n".join(lines)
+
+
+def _daemon_text(name: str, view: DaemonView | None, current: str | None) -> str:
+    from cuzkops.steps.preflight import describe_process  # noqa: PLC0415 - `--help` loads no records
+
+    if view is None:  # a daemon that ended in order takes its record with it
+        return f"daemon {name}: " + (
+            f"not running; release {current} was launched last" if current else "never launched"
+        )
+    record = view.record
+    if view.process is None:
+        why = "its process has ended" if view.status == "gone" else "its record is of another boot or process"
+        return f"daemon {name}: not running; release {record.release_id} was launched as pid {record.pid}, {why}"
+    what = "adopted" if view.status == "foreign" else f"{record.state}, release {record.release_id}"
+    return f"daemon {name}: {what}; {describe_process(view.process)}"
+
+
+def _answer_lines(answer: StatusAnswer) -> list[str]:
+    jobs = ", ".join(f"{count} {state}" for state, count in answer.jobs.items() if count) or "none yet"
+    memory = answer.memory
+    circuits = [
+        f"  circuit {circuit.name}: domain {circuit.n_constraints_domain}, {circuit.n_public} public, "
+        + (f"loaded ({format_bytes(circuit.loaded_bytes)})" if circuit.loaded_bytes else "not loaded")
+        for circuit in answer.circuits
+    ]
+    budget = f"budget {format_bytes(memory.budget_bytes)} with {format_bytes(memory.reserved_bytes)} reserved"
+    return [
+        f"  version {answer.version}, backend {answer.backend}, up {format_duration_s(answer.uptime_s)}; jobs: {jobs}",
+        f"  memory: {format_bytes(memory.rss_bytes)} now, {format_bytes(memory.peak_rss_bytes)} at most, {budget}",
+        *circuits,
+    ]
+
+
+def _lock_text(holder: Holder | None) -> str:
+    return "free" if holder is None else f"held by {holder}"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: cuzkops status root@gpu1 --json")(status)
