@@ -12,9 +12,6 @@ import typer
 from cuzkops.commands.options import on_host
 from cuzkops.errors import UnreadableError, UsageError
 from cuzkops.session import Place
-from cuzkops.timing.parse import Parser, parse_file
-from cuzkops.timing.spans import build_timeline
-from cuzkops.timing.table import TimingTable, tabulate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,6 +21,7 @@ if TYPE_CHECKING:
     from cuzkops.remote.layout import Layout
     from cuzkops.steps.preflight import DaemonView
     from cuzkops.timing.parse import LogRecord
+    from cuzkops.timing.table import TimingTable
     from prover.protocol import DaemonRecord
 
 _FOLLOW_LINES_BACK = 20
@@ -112,6 +110,10 @@ def parse_logs(files: Iterable[Path]) -> TimingTable:
     Raises:
         UnreadableError: There is no timing line in them, or a header of a later schema.
     """
+    from cuzkops.timing.parse import parse_file  # noqa: PLC0415 - `--help` reads no log
+    from cuzkops.timing.spans import build_timeline  # noqa: PLC0415 - the same
+    from cuzkops.timing.table import tabulate  # noqa: PLC0415 - the same
+
     files = list(files)
     records = itertools.chain.from_iterable(parse_file(path, path.name) for path in files)
     table = tabulate(build_timeline(records))
@@ -129,6 +131,7 @@ def parse_logs(files: Iterable[Path]) -> TimingTable:
 
 def _follow(place: Place, host: Host, layout: Layout, record: DaemonRecord, lines_back: int, *, parse: bool) -> None:
     from cuzkops.steps.collect import follow  # noqa: PLC0415 - `--help` loads no records
+    from cuzkops.timing.parse import Parser  # noqa: PLC0415 - the same
 
     if not record.logs:
         raise UsageError("no-logs", f"daemon {place.name} on {place.target} writes no log to a file")
