@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import getpass
 import os
 import select
 import signal
@@ -90,7 +89,7 @@ class DemoHost:
     @property
     def target(self) -> Target:
         """How to reach it, with ``env`` in the environment."""
-        return Target("127.0.0.1", getpass.getuser(), self._port)
+        return Target("127.0.0.1", "demo", self._port)
 
     @property
     def env(self) -> dict[str, str]:
@@ -214,11 +213,13 @@ async def _run(process: asyncssh.SSHServerProcess[bytes], home: Path) -> None:
 async def _pump_in(process: asyncssh.SSHServerProcess[bytes], child: asyncio.subprocess.Process) -> None:
     import asyncssh  # noqa: PLC0415 - as above
 
-    ends = (asyncssh.BreakReceived, asyncssh.SignalReceived, asyncssh.TerminalSizeChanged, OSError)
-    with contextlib.suppress(*ends):
-        await _pump(process.stdin, child.stdin)
-    if child.stdin:
-        child.stdin.close()
+    ends = (asyncssh.Error, asyncssh.BreakReceived, asyncssh.SignalReceived, asyncssh.TerminalSizeChanged, OSError)
+    try:
+        with contextlib.suppress(*ends):
+            await _pump(process.stdin, child.stdin)
+    finally:
+        if child.stdin:
+            child.stdin.close()
 
 
 async def _pump(source: object, sink: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import socket
 import time
 from typing import TYPE_CHECKING
@@ -39,8 +40,16 @@ def append(host: Host, layout: Layout, action: str, details: Mapping[str, object
 
 def entry(name: str, action: str, details: Mapping[str, object]) -> str:
     """Make the line, without a newline. Details cannot replace the common keys."""
-    common = {"unix_ns": time.time_ns(), "user": getpass.getuser(), "host": socket.gethostname()}
+    common = {"unix_ns": time.time_ns(), "user": local_user(), "host": socket.gethostname()}
     return json.dumps({**details, **common, "name": name, "action": action}, separators=(",", ":"))
+
+
+def local_user() -> str:
+    """Name of the user on this machine; a container may know no name for the number."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid-{os.getuid()}"
 
 
 def append_script(layout: Layout, line: str) -> Script:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cuzkops.errors import UnreachableError
 from cuzkops.remote.host import Script
-from cuzkops.remote.login import AS_CONFIGURED, Access, log_in
+from cuzkops.remote.login import AS_CONFIGURED, Access, hops, log_in
 from cuzkops.remote.shell import ShellHost, whole_seconds
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ class SshHost(ShellHost):
         """End every script that still runs here, then the connection."""
         super().close()
         self._heart.stop()
-        self._connection.close()
+        for hop in hops(self._connection):
+            hop.close()
 
     def _start(self, command: str) -> SshChannel:
         import paramiko  # noqa: PLC0415 - takes long to load; it is by now
@@ -104,7 +105,7 @@ class Heart:
         self._stopped = threading.Event()
         self._heard_s = time.monotonic()
         for work in (self._ask, self._watch):
-            threading.Thread(target=work, name=f"heart of {transport.getName()}", daemon=True).start()
+            threading.Thread(target=work, name=f"heart of {transport.name}", daemon=True).start()
 
     def stop(self) -> None:
         """Ask no more."""

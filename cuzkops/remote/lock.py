@@ -7,7 +7,6 @@ descriptor. A lock whose process on this client is dead is taken over; any other
 from __future__ import annotations
 
 import contextlib
-import getpass
 import os
 import socket
 import time
@@ -19,6 +18,7 @@ from pydantic import ValidationError
 
 from cuzkops.errors import LockedError, OpsError
 from cuzkops.records import LockOwner
+from cuzkops.remote.audit import local_user
 from cuzkops.remote.host import Script
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def this_process(client_id: str, run_id: str, step: str) -> LockOwner:
     """Describe this process as the owner of a lock."""
     return LockOwner(
         client_id=client_id,
-        user=getpass.getuser(),
+        user=local_user(),
         host=socket.gethostname(),
         pid=os.getpid(),
         start_ticks=_start_ticks(os.getpid()) or 0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
@@ -60,17 +61,24 @@ def log_in(
     """
     logging.getLogger("paramiko").addHandler(logging.NullHandler())  # or its thread prints tracebacks
     connection = _configured(target, connect_timeout_s)
-    hops = [connection]
-    while hops[-1].gateway and not isinstance(hops[-1].gateway, str):
-        hops.append(hops[-1].gateway)
     try:
-        for hop in reversed(hops):
-            _open(hop, access, on_host_key, connect_timeout_s)
+        for hop in reversed(hops(connection)):
+            # as with ssh -i, the key is for the target, and jump hosts have theirs in ssh_config
+            its_access = access if hop is connection else Access(host_keys=access.host_keys)
+            _open(hop, its_access, on_host_key, connect_timeout_s)
     except BaseException:
-        for hop in hops:
+        for hop in hops(connection):
             hop.client.close()
         raise
     return connection
+
+
+def hops(connection: fabric.Connection) -> list[fabric.Connection]:
+    """The connection itself, then the jump host that it goes through, and so on."""
+    found = [connection]
+    while found[-1].gateway and not isinstance(found[-1].gateway, str):  # a string is a ProxyCommand
+        found.append(found[-1].gateway)
+    return found
 
 
 def _configured(target: Target, connect_timeout_s: float) -> fabric.Connection:
@@ -218,7 +226,9 @@ def _unreachable(host: str, port: int, timeout_s: float, error: OSError) -> Unre
 def _not_accepted(hop: fabric.Connection, tried: list[str], only_files: bool, error: Exception) -> UnreachableError:
     import paramiko  # noqa: PLC0415 - takes long to load
 
-    keys = [] if only_files else [f"{key.get_name()} of the agent" for key in paramiko.Agent().get_keys()]
+    keys: list[str] = []
+    with contextlib.suppress(paramiko.SSHException):
+        keys = [] if only_files else [f"{key.get_name()} of the agent" for key in paramiko.Agent().get_keys()]
     offered = ", ".join([*tried, *keys]) or "no key at all"
     locked = " (one of the files is locked by a passphrase)" if "encrypted" in str(error) else ""
     return UnreachableError(

@@ -1,0 +1,104 @@
+"""Real peers: an OpenSSH server of this user on loopback, and the embedded demo host.
+
+A missing peer is a skip with its reason.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from peer_sshd import SSHD, Sshd
+
+from cuzkops.demohost import DemoHost
+from cuzkops.remote.local import LocalHost
+from cuzkops.remote.opening import open_host
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cuzkops.remote.host import Host
+
+
+@pytest.fixture(autouse=True)
+def _no_ssh_settings_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("CUZKOPS_SSH_CONFIG", "CUZKOPS_HOST_KEYS", "SSH_AUTH_SOCK"):
+        monkeypatch.delenv(name, raising=False)
+    home = tmp_path / "client-home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+
+
+def _need_sshd() -> None:
+    if not Path(SSHD).exists():
+        pytest.skip("no OpenSSH server here (on Debian: apt install openssh-server)")
+
+
+@pytest.fixture(scope="session")
+def shared_sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    _need_sshd()
+    server = Sshd(tmp_path_factory.mktemp("sshd")).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def sshd(shared_sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> Sshd:
+    """The OpenSSH server that many tests share; the environment names its key and its known_hosts."""
+    for name, value in shared_sshd.env.items():
+        monkeypatch.setenv(name, value)
+    return shared_sshd
+
+
+@pytest.fixture
+def start_sshd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Sshd]]:
+    """Start an OpenSSH server for one test, with more lines of sshd_config."""
+    _need_sshd()
+    servers: list[Sshd] = []
+
+    def start(*lines: str, address: str = "127.0.0.1") -> Sshd:
+        servers.append(Sshd(tmp_path / f"sshd-{len(servers)}", *lines, address=address).start())
+        for name, value in servers[-1].env.items():
+            monkeypatch.setenv(name, value)
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture
+def ssh_host(sshd: Sshd) -> Iterator[Host]:
+    with open_host(sshd.target) as host:
+        yield host
+
+
+@pytest.fixture(scope="session")
+def shared_demo_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DemoHost]:
+    with DemoHost(tmp_path_factory.mktemp("demo-host")) as demo:
+        yield demo
+
+
+@pytest.fixture
+def demo_host(shared_demo_host: DemoHost, monkeypatch: pytest.MonkeyPatch) -> DemoHost:
+    """The embedded SSH host that many tests share; the environment names its key and its known_hosts."""
+    for name, value in shared_demo_host.env.items():
+        monkeypatch.setenv(name, value)
+    return shared_demo_host
+
+
+@pytest.fixture
+def asyncssh_host(demo_host: DemoHost) -> Iterator[Host]:
+    with open_host(demo_host.target) as host:
+        yield host
+
+
+@pytest.fixture(params=["local", "demo", "openssh"])
+def any_host(request: pytest.FixtureRequest) -> Iterator[Host]:
+    """Each kind of host in turn: this machine, the embedded server, OpenSSH."""
+    if request.param == "local":
+        with LocalHost() as host:
+            yield host
+    else:
+        yield request.getfixturevalue("asyncssh_host" if request.param == "demo" else "ssh_host")

@@ -1,0 +1,148 @@
+"""An OpenSSH server of this user on loopback, and looking at processes from the outside."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Self
+
+import psutil
+import pytest
+
+from cuzkops.target import Target
+
+SSHD = "/usr/sbin/sshd"
+
+
+class Sshd:
+    """An OpenSSH server of this user with its own keys; nobody else gets in."""
+
+    def __init__(self, folder: Path, *lines: str, address: str = "127.0.0.1") -> None:
+        self.folder = folder
+        self.address = address
+        self.port = 0
+        self._lines = lines
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> Self:
+        """Start it on a free port: sshd cannot choose one, so the choice is tried again when it was taken."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in ("hostkey", "id"):
+            if not (self.folder / name).exists():
+                make_key(self.folder / name)
+        shutil.copy(self.folder / "id.pub", self.folder / "authorized_keys")
+        if os.geteuid() == 0:
+            Path("/run/sshd").mkdir(exist_ok=True)
+        for _ in range(5):
+            if self._listens():
+                break
+        else:
+            pytest.fail(f"sshd did not start: {(self.folder / 'sshd.log').read_text()}")
+        public = " ".join((self.folder / "hostkey.pub").read_text().split()[:2])
+        (self.folder / "known_hosts").write_text(f"[{self.address}]:{self.port} {public}\n")
+        write_ssh_config(self.folder / "ssh_config", self.folder / "id")
+        return self
+
+    def _listens(self) -> bool:
+        family = socket.AF_INET6 if ":" in self.address else socket.AF_INET
+        with socket.socket(family) as probe:
+            probe.bind((self.address, 0))
+            self.port = probe.getsockname()[1]
+        config = [
+            f"ListenAddress {self.address}",
+            f"Port {self.port}",
+            f"HostKey {self.folder}/hostkey",
+            f"PidFile {self.folder}/sshd.pid",
+            f"AuthorizedKeysFile {self.folder}/authorized_keys",
+            "StrictModes no",
+            "UsePAM no",
+            "PermitRootLogin prohibit-password",
+            "PasswordAuthentication no",
+            "KbdInteractiveAuthentication no",
+            f"AllowUsers {getpass.getuser()}",
+            "MaxStartups 100",
+            *self._lines,
+        ]
+        (self.folder / "sshd_config").write_text("\n".join([*config, ""]))
+        command = [SSHD, "-D", "-f", f"{self.folder}/sshd_config", "-E", f"{self.folder}/sshd.log"]
+        self._process = subprocess.Popen(command)
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline and self._process.poll() is None:
+            with contextlib.suppress(OSError), socket.create_connection((self.address, self.port), 1):
+                return True
+            time.sleep(0.02)
+        self.stop()
+        return False
+
+    def stop(self) -> None:
+        if self._process:
+            for process in self.sessions():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def sessions(self) -> list[psutil.Process]:
+        """Processes that serve connections, without what runs in them."""
+        if not self._process:
+            return []
+        below = psutil.Process(self._process.pid).children(recursive=True)
+        return [process for process in below if process.name() == "sshd"]
+
+    @property
+    def target(self) -> Target:
+        return Target(self.address, getpass.getuser(), self.port)
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {
+            "CUZKOPS_SSH_CONFIG": str(self.folder / "ssh_config"),
+            "CUZKOPS_KNOWN_HOSTS": str(self.folder / "known_hosts"),
+        }
+
+
+def make_key(path: Path, *, passphrase: str = "") -> None:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-f", path], check=True)
+
+
+def write_ssh_config(path: Path, identity: Path, *lines: str) -> None:
+    path.write_text("\n".join(["Host *", f"    IdentityFile {identity}", "    IdentitiesOnly yes", *lines, ""]))
+
+
+def processes_with(word: str, name: str = "") -> list[psutil.Process]:
+    """Processes whose command line holds a word, and of this name if one is given; zombies do not count."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "name", "status"]):
+        cmdline = process.info["cmdline"] or []
+        if name and process.info["name"] != name:
+            continue
+        if process.info["status"] != psutil.STATUS_ZOMBIE and any(word in part for part in cmdline):
+            found.append(process)
+    return found
+
+
+def wait_until_gone(word: str, within_s: float = 10) -> None:
+    deadline = time.monotonic() + within_s
+    while left := processes_with(word):
+        assert time.monotonic() < deadline, f"still runs: {left}"
+        time.sleep(0.05)
+
+
+def wait_until_running(word: str, name: str = "", within_s: float = 10) -> None:
+    deadline = time.monotonic() + within_s
+    while not processes_with(word, name):
+        assert time.monotonic() < deadline, f"{word} did not start"
+        time.sleep(0.02)
+
+
+def freeze(processes: list[psutil.Process]) -> None:
+    for process in processes:
+        process.send_signal(signal.SIGSTOP)
