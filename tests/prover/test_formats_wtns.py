@@ -1,0 +1,128 @@
+"""The .wtns reader: sound files, and a sentence for each way to be wrong."""
+
+from __future__ import annotations
+
+import os
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+from groth16_files import CIRCUITS, document, join, path_of, put_u32, split
+
+from prover.errors import InputError
+from prover.formats.field import R, fr_value
+from prover.formats.wtns import read_witness
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from groth16_files import Sections
+
+BN254_R = 21888242871839275222246405745257275088548364400416034343698204186575808495617
+
+
+@pytest.fixture
+def raw() -> bytes:
+    return path_of("mul60", "witness.wtns").read_bytes()
+
+
+@pytest.mark.parametrize("circuit", CIRCUITS)
+def test_fixtures_are_read(circuit: str) -> None:
+    path = path_of(circuit, "witness.wtns")
+    witness = read_witness(path)
+    public = [int(value) for value in document(circuit, "public.json")]
+    assert [fr_value(row) for row in witness.values.limbs[: len(public) + 1]] == [1, *public]
+    assert (read_witness(path.read_bytes()).values.limbs == witness.values.limbs).all()
+
+
+def test_sections_in_another_order_and_unknown_ones_are_read(raw: bytes) -> None:
+    sections = split(raw)
+    other = join("wtns", 2, {2: sections[2], 77: bytearray(b"?"), 1: sections[1]})
+    assert (read_witness(other).values.limbs == read_witness(raw).values.limbs).all()
+
+
+def test_largest_element_is_read(raw: bytes) -> None:
+    sections = split(raw)
+    sections[2][-32:] = (R - 1).to_bytes(32, "little")
+    assert fr_value(read_witness(join("wtns", 2, sections)).values.limbs[-1]) == R - 1
+
+
+def element(index: int, value: int) -> Callable[[Sections], None]:
+    def change(sections: Sections) -> None:
+        sections[2][32 * index : 32 * index + 32] = value.to_bytes(32, "little")
+
+    return change
+
+
+def prime(value: int) -> Callable[[Sections], None]:
+    def change(sections: Sections) -> None:
+        sections[1][4:36] = value.to_bytes(32, "little")
+
+    return change
+
+
+CHANGES: dict[str, tuple[Callable[[Sections], object], str]] = {
+    "element r": (element(7, R), r"section 2 \(values\): element 7 is not below the prime"),
+    "element 1 + r": (element(0, R + 1), r"element 0 is not below the prime"),
+    "element ff": (element(119, 2**256 - 1), r"element 119 is not below the prime"),
+    "bn254": (prime(BN254_R), r"over the scalar field of BN254 \(bn128\), and this prover takes BLS12-381"),
+    "other prime": (prime(R - 2), r"over an unknown prime of 255 bits"),
+    "n8": (lambda s: put_u32(s[1], 0, 31), r"31 bytes an element; 32 are understood"),
+    "count up": (lambda s: put_u32(s[1], 36, 121), r"section 2 \(values\) must have 3872 bytes and has 3840"),
+    "count huge": (lambda s: put_u32(s[1], 36, 2**32 - 1), r"must have 137438953440 bytes and has 3840"),
+    "no header": (lambda s: s.pop(1), r"section 1 \(header\) is missing"),
+    "no values": (lambda s: s.pop(2), r"section 2 \(values\) is missing"),
+    "short header": (lambda s: s[1].pop(), r"section 1 \(header\) must have 40 bytes and has 39"),
+}
+
+
+@pytest.mark.timeout(1)
+@pytest.mark.parametrize("name", CHANGES)
+def test_wrong_contents_are_refused(raw: bytes, name: str) -> None:
+    change, match = CHANGES[name]
+    sections = split(raw)
+    change(sections)
+    with pytest.raises(InputError, match=match):
+        read_witness(join("wtns", 2, sections))
+
+
+@pytest.mark.timeout(5)
+def test_every_truncation_is_refused(raw: bytes) -> None:
+    for length in [*range(140), *range(140, len(raw), 97), len(raw) - 1]:
+        with pytest.raises(InputError):
+            read_witness(raw[:length])
+
+
+@pytest.mark.timeout(1)
+@pytest.mark.parametrize(
+    ("offset", "data", "match"),
+    [
+        (0, b"zkey", r"it is not a \.wtns file: it starts with b'zkey'"),
+        (4, struct.pack("<I", 1), "format version 1, and 2 is the one"),
+        (8, struct.pack("<I", 3), "ends at byte 3916, before section header 3 of 3"),
+        (8, struct.pack("<I", 1), "3852 bytes follow the last of its 1 sections"),
+        (8, struct.pack("<I", 2**32 - 1), "it claims 4294967295 sections"),
+        (16, struct.pack("<Q", 2**63), "section 1 claims 9223372036854775808 bytes, and 3892 are left in the file"),
+        (16, struct.pack("<Q", 2**64 - 1), "section 1 claims 18446744073709551615 bytes"),
+        (64, struct.pack("<I", 1), "section 1 stands in it twice"),
+    ],
+)
+def test_damaged_containers_are_refused(raw: bytes, offset: int, data: bytes, match: str) -> None:
+    damaged = bytearray(raw)
+    damaged[offset : offset + len(data)] = data
+    with pytest.raises(InputError, match=match):
+        read_witness(bytes(damaged))
+
+
+@pytest.mark.timeout(2)
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path, match in (
+        (tmp_path / "missing.wtns", "cannot be read: No such file"),
+        (tmp_path, "not a regular file"),
+        (tmp_path / "pipe", "not a regular file"),
+    ):
+        with pytest.raises(InputError, match=match) as caught:
+            read_witness(path)
+        assert str(path) in caught.value.message

@@ -1,0 +1,205 @@
+"""The .zkey reader: sound files, odd but legal writers, and a sentence for each way to be wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from groth16_files import CIRCUITS, host, join, path_of, put_u32, split
+
+from prover.errors import InputError
+from prover.formats.field import P, R
+from prover.formats.zkey import check_points, read_header, read_zkey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from groth16_files import Sections
+
+BN254_P = 21888242871839275222246405745257275088696311157297823662689037894645226208583
+BN254_R = 21888242871839275222246405745257275088548364400416034343698204186575808495617
+N_VARS, N_PUBLIC, DOMAIN = 120, 1, 64  # mul60
+
+
+@pytest.fixture
+def raw() -> bytes:
+    return path_of("mul60", "circuit.zkey").read_bytes()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "circuit.zkey"
+
+
+def read(path: Path, sections: Sections) -> None:
+    path.write_bytes(join("zkey", 1, sections))
+    check_points(read_zkey(path), host())
+
+
+@pytest.mark.parametrize("circuit", CIRCUITS)
+def test_fixtures_are_read(circuit: str) -> None:
+    path = path_of(circuit, "circuit.zkey")
+    zkey = read_zkey(path)
+    check_points(zkey, host())
+    header = zkey.header
+    assert zkey.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert header.file_bytes == path.stat().st_size
+    assert len(zkey.matrix_a.columns) + len(zkey.matrix_b.columns) == header.n_coefficients
+    assert (zkey.matrix_a.n_rows, zkey.matrix_a.n_columns) == (header.domain_size, header.n_vars)
+    assert read_header(path).n_vars == header.n_vars
+
+
+def test_order_of_sections_and_of_coefficients_does_not_matter(raw: bytes, file: Path) -> None:
+    reference = read_zkey(path_of("mul60", "circuit.zkey"))
+    sections = split(raw)
+    body = sections[4][4:]
+    entries = [body[i : i + 44] for i in range(0, len(body), 44)]
+    sections[4][4:] = b"".join(reversed(entries))
+    file.write_bytes(join("zkey", 1, dict(reversed(sections.items()))))
+    zkey = read_zkey(file)
+    for ours, theirs in ((zkey.matrix_a, reference.matrix_a), (zkey.matrix_b, reference.matrix_b)):
+        assert np.array_equal(ours.row_starts, theirs.row_starts)
+        for row in range(ours.n_rows):
+            place = slice(int(ours.row_starts[row]), int(ours.row_starts[row + 1]))
+            assert sorted(ours.columns[place]) == sorted(theirs.columns[place])
+    assert np.array_equal(zkey.h.limbs, reference.h.limbs)
+
+
+def test_coefficients_of_r_and_above_are_reduced(raw: bytes, file: Path) -> None:
+    reference = read_zkey(path_of("mul60", "circuit.zkey"))
+    sections = split(raw)
+    n_raised = 0
+    for i in range(4, len(sections[4]), 44):
+        value = int.from_bytes(sections[4][i + 12 : i + 44], "little")
+        raised = value + (2 if value + 2 * R < 2**256 else 1) * R
+        if raised < 2**256:
+            sections[4][i + 12 : i + 44] = raised.to_bytes(32, "little")
+            n_raised += 1
+    assert n_raised > 100
+    file.write_bytes(join("zkey", 1, sections))
+    zkey = read_zkey(file)
+    assert np.array_equal(zkey.matrix_a.values.limbs, reference.matrix_a.values.limbs)
+    assert np.array_equal(zkey.matrix_b.values.limbs, reference.matrix_b.values.limbs)
+
+
+def header_u32(offset: int, value: int) -> Callable[[Sections], None]:
+    return lambda sections: put_u32(sections[2], offset, value)
+
+
+def entry(index: int, word: int, value: int) -> Callable[[Sections], None]:
+    return lambda sections: put_u32(sections[4], 4 + 44 * index + 4 * word, value)
+
+
+def bn254(sections: Sections) -> None:
+    sections[2] = bytearray(struct.pack("<I", 32) + BN254_P.to_bytes(32, "little"))
+    sections[2] += struct.pack("<I", 32) + BN254_R.to_bytes(32, "little") + bytes(12 + 3 * 64 + 3 * 128)
+
+
+def point(kind: int, offset: int, value: int) -> Callable[[Sections], None]:
+    def change(sections: Sections) -> None:
+        sections[kind][offset : offset + 48] = value.to_bytes(48, "little")
+
+    return change
+
+
+def shift_coordinate(sections: Sections) -> None:
+    x = int.from_bytes(sections[5][:48], "little")
+    sections[5][:48] = (x + P).to_bytes(48, "little")
+
+
+def drop(kind: int) -> Callable[[Sections], object]:
+    return lambda sections: sections.pop(kind)
+
+
+def cut(kind: int, n_bytes: int) -> Callable[[Sections], None]:
+    def change(sections: Sections) -> None:
+        del sections[kind][-n_bytes:]
+
+    return change
+
+
+CHANGES: dict[str, tuple[Callable[[Sections], object], str]] = {
+    "plonk": (lambda s: put_u32(s[1], 0, 2), "a key for PLONK, and this prover makes Groth16 proofs"),
+    "fflonk": (lambda s: put_u32(s[1], 0, 10), "a key for FFLONK"),
+    "protocol 7": (lambda s: put_u32(s[1], 0, 7), "a key for protocol number 7"),
+    "bn254": (bn254, r"over the base field of BN254 \(bn128\), and this prover takes BLS12-381"),
+    "scalar prime": (lambda s: s[2].__setitem__(56, 9), "over an unknown prime"),
+    "prime bytes": (lambda s: put_u32(s[2], 0, 2**31), "claims a prime of 2147483648 bytes"),
+    "short header": (cut(2, 1), r"section 2 \(header\) must have 964 bytes and has 963"),
+    "header of 2 bytes": (cut(2, 962), r"section 2 \(header\) must have 964 bytes and has 2"),
+    "n_vars": (header_u32(88, 121), r"section 5 \(A\) must have 11616 bytes and has 11520"),
+    "n_vars 0": (header_u32(88, 0), "1 public values and ONE do not fit into 0 wires"),
+    "n_vars huge": (header_u32(88, 2**32 - 1), r"section 5 \(A\) must have 412316860320 bytes"),
+    "n_public": (header_u32(92, 2), r"section 3 \(IC\) must have 288 bytes and has 192"),
+    "n_public all": (header_u32(92, 120), "120 public values and ONE do not fit into 120 wires"),
+    "domain 65": (header_u32(96, 65), "must be a power of two above 1 and at most 2147483648, and is 65"),
+    "domain 0": (header_u32(96, 0), "and is 0"),
+    "domain 1": (header_u32(96, 1), "and is 1"),
+    "domain 2^31": (header_u32(96, 2**31), r"section 9 \(H\) must have 206158430208 bytes and has 6144"),
+    "coefficient count": (
+        lambda s: put_u32(s[4], 0, 2**32 - 1),
+        r"section 4 \(coefficients, 4294967295 of them\) must have 188978560984 bytes",
+    ),
+    "no count": (lambda s: s.__setitem__(4, bytearray(3)), "must start with its count and has 3 bytes"),
+    "matrix": (entry(5, 0, 2), r"section 4 \(coefficients\): entry 5 has matrix 2, which must be below 2"),
+    "row": (entry(6, 1, DOMAIN), "entry 6 has row 64, which must be below 64"),
+    "wire": (entry(7, 2, N_VARS), "entry 7 has wire 120, which must be below 120"),
+    "delta1 infinity": (
+        lambda s: s[2].__setitem__(slice(676, 772), bytes(96)),
+        "delta1 is infinity, and such a key proves everything or nothing",
+    ),
+    "alpha1 off": (point(2, 100, 5), r"section 2 \(alpha1\): point 0 has a coordinate that is not below p, or is not"),
+    "IC off": (point(3, 96, 5), r"section 3 \(IC\): point 1 "),
+    "B1 off": (point(6, 48, 5), r"section 6 \(B1\): point 0 "),
+    "B2 off": (point(7, 192 * 100 + 48, 5), r"section 7 \(B2\): point 100 "),
+    "C off": (point(8, 96 * 117, 5), r"section 8 \(C\): point 117 "),
+    "H off": (point(9, 96 * 63 + 48, 5), r"section 9 \(H\): point 63 "),
+    "H above p": (point(9, 96 * 63, 2**384 - 1), r"section 9 \(H\): point 63 "),
+    "A not canonical": (shift_coordinate, r"section 5 \(A\): point 0 "),
+    **{f"no section {kind}": (drop(kind), rf"section {kind} \(.*\) is missing") for kind in range(1, 10)},
+    **{f"short section {kind}": (cut(kind, 1), rf"section {kind} \(.*\) must have") for kind in range(3, 10)},
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_wrong_contents_are_refused_at_once(raw: bytes, file: Path, name: str) -> None:
+    host()  # compiled beforehand, where it must be
+    change, match = CHANGES[name]
+    sections = split(raw)
+    change(sections)
+    start_s = time.monotonic()
+    with pytest.raises(InputError, match=match) as caught:
+        read(file, sections)
+    assert time.monotonic() - start_s < 1
+    assert str(file) in caught.value.message
+
+
+def test_section_10_is_not_needed(raw: bytes, file: Path) -> None:
+    sections = split(raw)
+    sections.pop(10, None)
+    read(file, sections)
+
+
+def test_every_truncation_is_refused(raw: bytes, file: Path) -> None:
+    for length in [*range(0, 200, 7), *range(200, len(raw), 4999), len(raw) - 1]:
+        file.write_bytes(raw[:length])
+        with pytest.raises(InputError):
+            read_zkey(file)
+
+
+def test_section_length_of_2_63_is_refused(raw: bytes, file: Path) -> None:
+    damaged = bytearray(raw)
+    struct.pack_into("<Q", damaged, 16, 2**63)
+    file.write_bytes(damaged)
+    with pytest.raises(InputError, match="section 1 claims 9223372036854775808 bytes, and 70728 are left in the file"):
+        read_header(file)
+
+
+def test_a_witness_is_no_key() -> None:
+    with pytest.raises(InputError, match=r"it is not a \.zkey file: it starts with b'wtns'"):
+        read_zkey(path_of("mul60", "witness.wtns"))
