@@ -72,6 +72,12 @@ done
     )
 
 
+def layers_script(layout: Layout, layers: list[str]) -> Script:
+    """List which of these layers the host has, one digest a line; changes nothing."""
+    body = 'for layer in $WANTED_LAYERS; do [ -d "$LAYERS/$layer" ] && echo "$layer"; done; exit 0'
+    return Script("list the layers", body, {"LAYERS": layout.layers, "WANTED_LAYERS": " ".join(layers)})
+
+
 def layer_script(layout: Layout, label: str, sha256: str, part: str, token: str) -> Script:
     """Check a layer that arrived as ``part`` and unpack it under its digest."""
     return Script(

@@ -17,7 +17,14 @@ from cuzkops.errors import OpsError, UsageError
 from cuzkops.remote import audit
 from cuzkops.remote.host import Script
 from cuzkops.remote.layout import release_id
-from cuzkops.remote.releases import DAMAGED, circuit_script, inventory_script, layer_script, release_script
+from cuzkops.remote.releases import (
+    DAMAGED,
+    circuit_script,
+    inventory_script,
+    layer_script,
+    layers_script,
+    release_script,
+)
 from cuzkops.units import format_bytes
 
 if TYPE_CHECKING:
@@ -25,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cuzkops.configuration import DeployConfig
+    from cuzkops.records import Layer
     from cuzkops.remote.host import Completed, Host
     from cuzkops.remote.layout import Layout
     from cuzkops.steps.build import Artifact
@@ -144,6 +152,13 @@ def ship(
         bytes_sent=sum(item.n_bytes for item in missing),
         seconds=time.monotonic() - begin,
     )
+
+
+def missing_layers(host: Host, layout: Layout, artifact: Artifact) -> list[Layer]:
+    """Layers of an artifact that the host lacks; changes nothing."""
+    layers = artifact.manifest.layers
+    present = host.run(layers_script(layout, [layer.sha256 for layer in layers])).check().out.split()
+    return [layer for layer in layers if layer.sha256 not in present]
 
 
 def plan_ship(layout: Layout, request: ShipRequest) -> list[Script]:
