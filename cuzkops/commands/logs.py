@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
+    from cuzkops.state import State
     from cuzkops.steps.preflight import DaemonView
     from cuzkops.timing.parse import LogRecord
     from cuzkops.timing.table import TimingTable
@@ -62,6 +63,7 @@ def logs(
         files = pull(place, host, layout, daemon)
     if parse:
         table = parse_logs(files)
+        _keep_peaks(place.session.state, table)
         place.screen.result(table.as_json(), table.as_text())
         return
     for line in _last_lines(files, lines):
@@ -127,6 +129,17 @@ def parse_logs(files: Iterable[Path]) -> TimingTable:
             {"bad_lines": [f"{bad.file}:{bad.line}: {bad.reason}" for bad in table.bad_lines[:20]]},
         )
     return table
+
+
+def _keep_peaks(state: State, table: TimingTable) -> None:
+    """Complete the records of the runs by what their logs say of memory: the next deploy counts on that much."""
+    for run in table.runs:
+        folder = state.run(run.run)
+        if run.peak_rss_bytes is None or not (folder.path / "run.json").is_file():
+            continue
+        record = folder.read()
+        if record.peak_bytes is None or run.peak_rss_bytes > record.peak_bytes:
+            folder.write(record.model_copy(update={"peak_bytes": run.peak_rss_bytes}))
 
 
 def _follow(place: Place, host: Host, layout: Layout, record: DaemonRecord, lines_back: int, *, parse: bool) -> None:

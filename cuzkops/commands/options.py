@@ -82,12 +82,12 @@ Circuits = Annotated[
         show_default=False,
     ),
 ]
-Need = Annotated[
+Budget = Annotated[
     str | None,
     typer.Option(
-        "--need",
+        "--budget",
         metavar="SIZE",
-        help="Host memory that the new daemon needs, such as 2GiB; else what the daemon itself says.",
+        help="Memory budget of the daemon, such as 2GiB; else that of the configuration.",
         show_default=False,
     ),
 ]

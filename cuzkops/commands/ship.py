@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuzkops.commands.build import DEFAULT_ARTIFACT
-from cuzkops.commands.options import Artifact, Circuits, Config, DryRun, on_host
+from cuzkops.commands.options import Artifact, Budget, Circuits, Config, DryRun, on_host
 from cuzkops.errors import UsageError
 from cuzkops.session import Place
 from cuzkops.units import format_bytes, format_duration_s
@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 
 @on_host
 def ship(
-    place: Place, *, artifact: Artifact = None, config: Config = None, circuit: Circuits = None, dry_run: DryRun = False
+    place: Place,
+    *,
+    artifact: Artifact = None,
+    config: Config = None,
+    circuit: Circuits = None,
+    budget: Budget = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Bring an artifact, its configuration and its circuits to a host.
 
@@ -31,7 +37,7 @@ def ship(
     from cuzkops.steps import ship as step  # noqa: PLC0415 - the same
     from cuzkops.steps.build import load_artifact  # noqa: PLC0415 - the same
 
-    carried = carried_config(place, config, circuit)
+    carried = carried_config(place, config, circuit, budget)
     request = step.ShipRequest(load_artifact(artifact or DEFAULT_ARTIFACT), carried)
     place = replace(place, name=carried.name)
     with place.open() as (host, layout):
@@ -46,7 +52,7 @@ def ship(
         place.screen.result(result, f"{shipped_text(result)}\n{start}")
 
 
-def carried_config(place: Place, config: Path | None, circuits: list[str] | None) -> DeployConfig:
+def carried_config(place: Place, config: Path | None, circuits: list[str] | None, budget: str | None) -> DeployConfig:
     """Settle what travels besides the artifact: the options, else cuzkops.toml, else a default configuration."""
     from cuzkops.configuration import load_configuration  # noqa: PLC0415 - `--help` reads no configuration
 
@@ -54,6 +60,7 @@ def carried_config(place: Place, config: Path | None, circuits: list[str] | None
         config or place.project.config,
         name=place.name if place.name_given else None,
         circuits=named_paths(circuits or []),
+        budget=budget,
     )
 
 

@@ -1,0 +1,183 @@
+"""``cuzkops deploy``: the whole procedure, from the source to a verified daemon."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cuzkops.commands.build import DEFAULT_ARTIFACT, build_request
+from cuzkops.commands.options import (
+    Artifact,
+    BaseImage,
+    Budget,
+    Builder,
+    Circuits,
+    Config,
+    DryRun,
+    Timeout,
+    duration_s,
+    on_host,
+    size_bytes,
+)
+from cuzkops.commands.ship import carried_config, transfer_text
+from cuzkops.session import Place
+from cuzkops.state import new_run_id
+from cuzkops.units import format_duration_s
+
+if TYPE_CHECKING:
+    from cuzkops.memory_verdict import Reason, Sample
+    from cuzkops.rendering import Screen
+    from cuzkops.session import Session
+    from cuzkops.state import RunFolder, State
+    from cuzkops.steps.deploy import DeployResult
+    from cuzkops.steps.ship import Transfer
+
+
+@on_host
+def deploy(
+    place: Place,
+    *,
+    config: Config = None,
+    circuit: Circuits = None,
+    budget: Budget = None,
+    builder: Builder = None,
+    base_image: BaseImage = None,
+    artifact: Artifact = None,
+    need: Annotated[
+        str | None,
+        typer.Option(
+            "--need",
+            metavar="SIZE",
+            help="Host memory that the new daemon needs, such as 2GiB; else its budget, else what it says itself.",
+            show_default=False,
+        ),
+    ] = None,
+    timeout: Timeout = "30m",
+    grace: Annotated[
+        str | None,
+        typer.Option(
+            "--grace",
+            metavar="DURATION",
+            help="Time for the old daemon to end by itself before SIGKILL; else what its kind needs.",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: DryRun = False,
+) -> None:
+    """Build, ship, check, stop the old daemon, wait for its memory, launch the new one, and verify what runs.
+
+    Everything is checked before the running daemon is touched. If the memory does not come back within --timeout,
+    nothing is launched (status 4). If the new daemon does not start, the release that ran before is started again.
+    --dry-run shows what would happen with --artifact, or with what `cuzkops build` made last.
+    """
+    from cuzkops.remote.lock import this_process  # noqa: PLC0415 - `--help` loads no records
+    from cuzkops.steps import deploy as step  # noqa: PLC0415 - the same
+    from cuzkops.steps.build import load_artifact  # noqa: PLC0415 - the same
+
+    carried = carried_config(place, config, circuit, budget)
+    place = replace(place, name=carried.name)
+    state = place.session.state
+    source = artifact or build_request(builder, base_image, DEFAULT_ARTIFACT, "60m")
+    with place.open() as (host, layout):
+        run = state.run(new_run_id()) if dry_run else state.new_run()
+        request = step.DeployRequest(
+            source=source,
+            config=carried,
+            owner=this_process(state.client_id(), run.run_id, "deploy"),
+            need_bytes=size_bytes(need),
+            last_peak_bytes=last_peak_bytes(state, str(place.target), place.name),
+            grace_s=None if grace is None else duration_s(grace),
+            wait_timeout_s=duration_s(timeout),
+        )
+        if dry_run:
+            place.screen.plan(step.plan(host, layout, request, load_artifact(artifact or DEFAULT_ARTIFACT)))
+            return
+        result = step.deploy(host, layout, request, DeployView(place.session, run, place.command("deploy")))
+        run.write(result.run)
+    place.screen.result(result, deployed_text(place, result))
+
+
+class DeployView:
+    """Shows a deploy as it goes, and keeps the samples of the memory.
+
+    Args:
+        session: The command.
+        run: Folder of the run.
+        again: The command line that goes on after an interruption.
+    """
+
+    def __init__(self, session: Session, run: RunFolder, again: str) -> None:
+        self._session = session
+        self._screen: Screen = session.screen
+        self._run = run
+        self._again = again
+        self._step = ""
+
+    def step_begins(self, step: str) -> None:
+        """See ``Observer.step_begins``."""
+        self._step = step
+        self._screen.detail(f"{step} begins")
+
+    def step_ended(self, step: str, sentence: str, seconds: float) -> None:
+        """See ``Observer.step_ended``."""
+        self._screen.say(f"{step}: {sentence} ({format_duration_s(seconds)})")
+
+    def says(self, text: str) -> None:
+        """See ``Observer.says``."""
+        self._screen.say(f"{self._step}: {text}")
+
+    def detail(self, text: str) -> None:
+        """See ``Observer.detail``."""
+        if self._screen.verbose:
+            self._screen.say(f"  {text}")
+        else:
+            self._screen.progress(f"{self._step}: {text}")
+
+    def transferred(self, transfer: Transfer) -> None:
+        """See ``Observer.transferred``."""
+        self._screen.progress(transfer_text(transfer))
+
+    def sampled(self, sample: Sample, reason: Reason) -> None:
+        """See ``Observer.sampled``."""
+        self._screen.progress(f"{self._step}: {reason.sentence}")
+        line = {"reason": reason.code, "live": [process.pid for process in sample.live], **sample.memory.model_dump()}
+        with self._run.memory.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def if_interrupted(self, text: str) -> None:
+        """See ``Observer.if_interrupted``."""
+        self._session.interrupted = f"{text}; go on with: {self._again}"
+
+
+def last_peak_bytes(state: State, target: str, name: str) -> int | None:
+    """The peak memory of the last run of this daemon on this target, as far as its log was read."""
+    from cuzkops.errors import UnreadableError  # noqa: PLC0415 - with the records that `--help` does not load
+
+    for run in state.runs():
+        try:
+            record = run.read()
+        except UnreadableError:
+            continue  # of another version: what it says is not known
+        if (record.target, record.name) == (target, name) and record.peak_bytes is not None:
+            return record.peak_bytes
+    return None
+
+
+def deployed_text(place: Place, result: DeployResult) -> str:
+    """What runs now, and what to do next, for people."""
+    daemon = result.launched.daemon
+    circuit = next(iter(result.run.circuits), "CIRCUIT")
+    return (
+        f"{daemon.name} on {place.target} runs release {daemon.release_id} as pid {daemon.pid} "
+        f"(deployed in {format_duration_s(result.seconds)})\n"
+        f"prove:  {place.command(f'prove {circuit} WITNESS.wtns')}\n"
+        f"timing: {place.command('logs')} --parse"
+    )
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: cuzkops deploy root@gpu1 --circuit mul60=mul60.zkey --budget 2GiB")(deploy)
