@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from prover.errors import BusyError, CapacityError, InputError, ProverError
 from prover.jobs import FINISHED, JobStore, error_body
@@ -80,8 +81,11 @@ def _add_work(app: FastAPI, service: Service) -> None:
         if service.jobs.closed:
             raise BusyError("draining", "the daemon is draining: it takes no witnesses", "wait for the next daemon")
         with service.witnesses.receive(sha256) as incoming:
-            async for chunk in request.stream():
-                await run_in_threadpool(incoming.write, chunk)
+            try:
+                async for chunk in request.stream():
+                    await run_in_threadpool(incoming.write, chunk)
+            except ClientDisconnect:
+                raise InputError("witness-cut", "the witness was cut off on the way", "put it again") from None
             return incoming.commit()
 
     @app.post("/v1/jobs")

@@ -41,6 +41,8 @@ def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     try:
         options = _parser().parse_args(arguments)
+        if options.run is not _serve:
+            _interrupt_on_sigterm()
         status: int = options.run(options)
         sys.stdout.flush()
     except ProverError as error:
@@ -88,6 +90,8 @@ def _open_standard_streams() -> None:
 
 
 def _interrupt_on_sigterm() -> None:
+    """End a command that is terminated as one that is interrupted: it tidies up and names what goes on."""
+
     def interrupt(_signal: int, _frame: object) -> None:
         raise KeyboardInterrupt
 
@@ -132,7 +136,6 @@ def _add_serve(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 
 def _prove(options: argparse.Namespace) -> int:
-    _interrupt_on_sigterm()
     from prover.commands import prove_files  # noqa: PLC0415 - numpy and the kernels are loaded only to compute
 
     prove_files(options.zkey, options.wtns, options.proof, options.public, options.threads)
@@ -140,7 +143,6 @@ def _prove(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    _interrupt_on_sigterm()
     from prover.commands import verify_files  # noqa: PLC0415 - the same
 
     verify_files(options.vkey, options.public, options.proof)

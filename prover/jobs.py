@@ -82,7 +82,7 @@ class JobStore:
         log: Gets every JOB event, in the order in which the states change.
         queue_limit: Unfinished jobs that are held at most.
         on_finished: Called with each job that ends, under the lock of this store.
-        kept_jobs: Finished jobs that are remembered at most.
+        kept_proofs: Proofs of finished jobs that are remembered at most (some 4 KiB each; a job without counts as one).
         kept_s: How long they are remembered at most.
     """
 
@@ -92,13 +92,13 @@ class JobStore:
         *,
         queue_limit: int,
         on_finished: Callable[[Job], None] = lambda _job: None,
-        kept_jobs: int = 1024,
+        kept_proofs: int = 4096,
         kept_s: float = 3600,
     ) -> None:
         self._log = log
         self._queue_limit = queue_limit
         self._on_finished = on_finished
-        self._kept_jobs = kept_jobs
+        self._kept_proofs = kept_proofs
         self._kept_s = kept_s
         self._changed = threading.Condition()
         self._jobs: dict[str, Job] = {}  # in order of submission
@@ -198,7 +198,7 @@ class JobStore:
             raise InputError(
                 "no-such-job",
                 f"there is no job {job_id[:64]!r}",
-                f"results are kept for {self._kept_s:g} s, the last {self._kept_jobs} of them, while the daemon lives",
+                f"the last {self._kept_proofs} results are kept, for {self._kept_s:g} s, while the daemon lives",
             )
         return job
 
@@ -257,9 +257,10 @@ class JobStore:
     def _forget_old(self) -> None:
         finished = [job for job in self._jobs.values() if job.state in FINISHED]
         oldest_ns = time.monotonic_ns() - int(self._kept_s * 1e9)
-        n_too_many = len(finished) - self._kept_jobs
-        for i, job in enumerate(sorted(finished, key=lambda job: job.finished_ns or 0)):
-            if i < n_too_many or (job.finished_ns or 0) < oldest_ns:
+        n_kept = 0
+        for job in sorted(finished, key=lambda job: job.finished_ns or 0, reverse=True):
+            n_kept += max(1, len(job.proofs))
+            if n_kept > self._kept_proofs or (job.finished_ns or 0) < oldest_ns:
                 del self._jobs[job.id]
                 if job.request.idempotency_key:
                     del self._by_key[job.request.idempotency_key]

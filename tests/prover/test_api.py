@@ -138,6 +138,21 @@ def test_witness_mistakes(call: Caller) -> None:
     assert call.error("PUT", "/v1/witnesses/xyz", DATA)[:2] == (400, "request")
 
 
+def test_a_witness_that_is_cut_off_leaves_nothing(call: Caller, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(call._path))
+        client.sendall(f"PUT /v1/witnesses/{SHA} HTTP/1.1\r\nHost: x\r\nContent-Length: 400\r\n\r\nwtns".encode())
+        end_s = time.monotonic() + 10
+        while not list(call.service.witnesses._folder.iterdir()):
+            assert time.monotonic() < end_s
+            time.sleep(0.01)
+    while list(call.service.witnesses._folder.iterdir()):
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+    assert call("GET", "/v1/ready")[0] == 200
+    assert "Traceback" not in caplog.text
+
+
 def test_job_is_accepted_asked_for_and_cancelled(call: Caller) -> None:
     job = submit(call)
     assert job.state is JobState.QUEUED

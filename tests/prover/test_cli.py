@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,8 +17,18 @@ from prover import __version__
 from prover.cli import main
 from prover.errors import BusyError, CapacityError, InputError, ProofInvalidError, ProverError
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 ROOT = Path(__file__).parents[2]
 MUL60 = ROOT / "tests" / "data" / "groth16" / "mul60"
+
+
+@pytest.fixture(autouse=True)
+def _keep_signal_handlers() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,7 +121,6 @@ def run_verify(raised: BaseException, monkeypatch: pytest.MonkeyPatch) -> int:
         raise raised
 
     monkeypatch.setattr(prover.commands, "verify_files", fail)
-    monkeypatch.setattr("signal.signal", lambda *_: None)  # this process keeps its own handlers
     return main(["verify", "a", "b", "c"])
 
 

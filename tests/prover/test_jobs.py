@@ -176,13 +176,18 @@ def test_unknown_jobs(store: JobStore) -> None:
         store.cancel("zzz")
 
 
-@pytest.mark.parametrize(("kept_jobs", "kept_s", "left"), [(2, 3600.0, 2), (100, 0.0, 0), (100, 3600.0, 5)])
-def test_results_are_forgotten_by_number_and_age(log: TimingLog, kept_jobs: int, kept_s: float, left: int) -> None:
-    store = JobStore(log, queue_limit=10, kept_jobs=kept_jobs, kept_s=kept_s)
+@pytest.mark.parametrize(
+    ("kept_proofs", "kept_s", "left"), [(4, 3600.0, 2), (5, 3600.0, 2), (100, 0.0, 0), (10, 3600.0, 5)]
+)
+def test_results_are_forgotten_by_number_and_age(log: TimingLog, kept_proofs: int, kept_s: float, left: int) -> None:
+    store = JobStore(log, queue_limit=10, kept_proofs=kept_proofs, kept_s=kept_s)
     ids = []
     for i in range(5):
         ids.append(store.submit(request(key=f"k{i}")).id)
-        store.finish(take(store), JobState.DONE)
+        job = take(store)
+        store.add_proof(job, PROOF)
+        store.add_proof(job, PROOF)
+        store.finish(job, JobState.DONE)
     store.submit(request(key="last"))  # looks for what is old
     known = []
     for job_id in ids:
