@@ -21,7 +21,7 @@ FR_BYTES = 32
 ENTRY_BYTES = FR_BYTES + 4  # a loaded coefficient: value and column
 IC_TEXT_BYTES = 1024  # one point of IC as Python strings in the verification key
 XYZZ_G2_BYTES = 2 * G2_BYTES  # one bucket of the widest MSM
-MAX_BUCKETS = 2**16
+MIN_BUCKETS, MAX_BUCKETS = 16, 2**16
 THREAD_BYTES = 256 * 1024  # touched stack and allocator arena of one thread
 FIXED_BYTES = 4 * 2**20  # read buffers, small objects, and what the allocator keeps between them
 
@@ -70,11 +70,13 @@ def estimate_of(header: ZkeyHeader, threads: int) -> MemoryEstimate:
     split_bytes = header.n_coefficients * (3 * COEFFICIENT_BYTES + 24) + row_starts_bytes
     load_bytes = max(held_bytes, matrices_bytes + split_bytes + FIXED_BYTES)
     widest = max(header.n_vars, header.domain_size)
+    # The best window has at most a quarter as many buckets as there are points, see kernels/src/host/msm.cpp.
+    buckets = min(max(widest // 4, MIN_BUCKETS), MAX_BUCKETS)
     work_bytes = (
         header.n_vars * 2 * FR_BYTES  # the witness, and the bytes it came from
         + header.domain_size * 2 * FR_BYTES  # A w and B w
         + header.domain_size * 4 * FR_BYTES  # the H scalars, copies of A w and B w, and the roots of unity
-        + threads * (min(widest, MAX_BUCKETS) * XYZZ_G2_BYTES + THREAD_BYTES)  # buckets of one window a thread
+        + threads * (buckets * XYZZ_G2_BYTES + THREAD_BYTES)  # one window at a time on each thread
         + FIXED_BYTES
     )
     return MemoryEstimate(held_bytes, load_bytes, work_bytes)
