@@ -102,3 +102,16 @@ def any_host(request: pytest.FixtureRequest) -> Iterator[Host]:
             yield host
     else:
         yield request.getfixturevalue("asyncssh_host" if request.param == "demo" else "ssh_host")
+
+
+@pytest.fixture(scope="session")
+def snarkjs() -> str:
+    """The executable that $CUZKOPS_SNARKJS names, else the one on PATH, else the one beside these tests."""
+    named = os.environ.get("CUZKOPS_SNARKJS")
+    beside = str(Path(__file__).parent / "node" / "node_modules" / ".bin")
+    found = shutil.which(named) if named else shutil.which("snarkjs") or shutil.which("snarkjs", path=beside)
+    if not found:
+        pytest.skip(
+            f"no snarkjs {named or 'on PATH'}: npm ci --prefix tests/peers/node, or name one in CUZKOPS_SNARKJS"
+        )
+    return found
