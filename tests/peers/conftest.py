@@ -5,6 +5,8 @@ A missing peer is a skip with its reason.
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
