@@ -60,6 +60,7 @@ def log_in(
         UsageError: The ssh_config cannot be read, or the environment is wrong.
     """
     logging.getLogger("paramiko").addHandler(logging.NullHandler())  # or its thread prints tracebacks
+    logging.getLogger("paramiko").propagate = False  # PyInstaller sets up the root logger when it is imported
     connection = _configured(target, connect_timeout_s)
     try:
         for hop in reversed(hops(connection)):
