@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from pathlib import Path
 
+    from cuzkops.steps.build import Artifact
+
+ROOT = Path(__file__).parents[1]
 REQUIRE_PEERS = os.environ.get("CUZKOPS_REQUIRE_PEERS") == "1"
 
 
@@ -20,6 +23,16 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("CUZKOPS_TARGET", "CUZKOPS_KNOWN_HOSTS", "PROVER_RELEASE_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg-state"))
+
+
+@pytest.fixture(scope="session")
+def local_artifact(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    """The artifact that `cuzkops build --builder local` makes of this tree; its runtime is kept between test runs."""
+    from cuzkops.steps.build import BuildRequest, build
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(ROOT / "build" / "test-cache"))
+        return build(BuildRequest("local", tmp_path_factory.mktemp("local") / "artifact"), lambda _: None)
 
 
 def _forbid_skip(report: Any) -> None:

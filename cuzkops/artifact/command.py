@@ -89,7 +89,7 @@ def run_command(
         expired.set()
         _end_group(process)
 
-    timer = threading.Timer(max(0.0, deadline - time.monotonic()), expire)
+    timer = threading.Timer(min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX), expire)
     timer.daemon = True
     timer.start()
     try:

@@ -97,7 +97,7 @@ def runtime_layer(kind: RuntimeKind, project: Path, progress: Callable[[str], No
         except OSError:  # another build was faster, or what lies there is damaged
             shutil.rmtree(cache, ignore_errors=True)
             ready.rename(cache)
-    _prune(cache.parent)
+    prune(cache.parent)
     made_layer = _load(cache)
     if made_layer is None:
         raise OpsError("cache", f"the runtime layer that was just written to {cache} is damaged")
@@ -139,7 +139,8 @@ def _load(cache: Path) -> RuntimeLayer | None:
     return RuntimeLayer(layer, archive, (major, minor)) if whole else None
 
 
-def _prune(folder: Path) -> None:
+def prune(folder: Path) -> None:
+    """Remove all but the ``KEPT`` layers of the cache that were used last."""
     entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
     for entry in sorted(entries, key=lambda entry: entry.stat().st_mtime_ns, reverse=True)[KEPT:]:
         shutil.rmtree(entry, ignore_errors=True)

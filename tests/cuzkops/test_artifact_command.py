@@ -90,3 +90,7 @@ def test_command_reads_nothing_from_us_and_gets_the_environment() -> None:
     argv = ["sh", "-c", 'cat; echo "$WORD"']
     ended = run_command(argv, title="t", progress=lambda _: None, deadline=soon(), env=os.environ | {"WORD": "given"})
     assert ended.lines == ["given"]
+
+
+def test_without_a_deadline_it_just_runs() -> None:
+    assert run_command(["true"], title="t", progress=lambda _: None, deadline=float("inf")).status == 0

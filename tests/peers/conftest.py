@@ -1,4 +1,4 @@
-"""Real peers: an OpenSSH server of this user on loopback, and the embedded demo host.
+"""Real peers: an OpenSSH server of this user on loopback, the embedded demo host, and a Docker engine.
 
 A missing peer is a skip with its reason.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from peer_sshd import SSHD, Sshd
 from cuzkops.demohost import DemoHost
 from cuzkops.remote.local import LocalHost
 from cuzkops.remote.opening import open_host
+from cuzkops.steps.build import Artifact, BuildRequest, build, docker_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -117,3 +119,50 @@ def snarkjs() -> str:
             f"no snarkjs {named or 'on PATH'}: npm ci --prefix tests/peers/node, or name one in CUZKOPS_SNARKJS"
         )
     return found
+
+
+DOCKER_BUILD_S = 1200
+"""How long the first test that asks for the Docker-built artifact may take: without a cache CPython is compiled."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "docker_artifact" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.timeout(DOCKER_BUILD_S))
+
+
+@pytest.fixture(scope="session")
+def docker() -> str:
+    """The client of a Docker engine that can build with BuildKit."""
+    client = docker_client()
+    if shutil.which(client) is None:
+        pytest.skip(f"no Docker client {client!r} here")
+    environment = os.environ | {"DOCKER_BUILDKIT": "1"}
+    tried = subprocess.run(
+        [client, "build", "-q", "-"],
+        input="FROM scratch\nLABEL probe=cuzkops\n",
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    if tried.returncode != 0:
+        pytest.skip(f"{client} cannot build: {tried.stderr.strip().splitlines()[0]}")
+    return client
+
+
+@pytest.fixture(scope="session")
+def base_image(docker: str) -> str:
+    """A bare Debian bullseye: glibc 2.31, no Python, no compiler."""
+    name = "cuzkops-base:bullseye"
+    if subprocess.run([docker, "image", "inspect", name], capture_output=True, check=False).returncode != 0:
+        pytest.skip(f"no image {name}: .ci/base-image bullseye makes it")
+    return name
+
+
+@pytest.fixture(scope="session")
+def docker_artifact(docker: str, base_image: str, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    """The artifact that `cuzkops build --builder docker` makes of this tree."""
+    out = tmp_path_factory.mktemp("docker") / "artifact"
+    request = BuildRequest("docker", out, base_image=base_image, docker=docker, timeout_s=DOCKER_BUILD_S)
+    return build(request, lambda _: None)

@@ -1,0 +1,129 @@
+"""What an artifact is made of: the right wheels, modules and revision, and a cache that can be trusted."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cuzkops.artifact import runtime_bundled
+from cuzkops.artifact.distributions import closure, copy_distributions, project_requirements
+from cuzkops.artifact.runtime import KEPT, RuntimeLayer, choose, prune, runtime_layer
+from cuzkops.artifact.source import Revision, revision
+from cuzkops.errors import UsageError
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_cache_is_used_and_a_damaged_entry_is_made_anew_and_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    lines: list[str] = []
+
+    def layer() -> RuntimeLayer:
+        lines.clear()
+        return runtime_layer("host-python", ROOT, lines.append, time.monotonic() + 250)
+
+    first = layer()
+    assert "from the cache" not in lines[0]
+    assert layer() == first
+    assert lines == ["runtime: host-python, from the cache"]
+    first.archive.write_bytes(b"half")
+    assert layer() == first
+    assert "from the cache" not in lines[0]
+    assert first.archive.stat().st_size == first.layer.n_bytes
+    assert [path.name for path in (tmp_path / "cuzkops" / "runtime").iterdir()] == [first.archive.parent.name]
+
+
+def test_cache_keeps_what_was_used_last(tmp_path: Path) -> None:
+    for number in range(KEPT + 2):
+        (tmp_path / f"key{number}").mkdir()
+        os.utime(tmp_path / f"key{number}", (number, number))
+    (tmp_path / ".making-x").mkdir()  # another build at work
+    prune(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {".making-x", *(f"key{n}" for n in range(2, KEPT + 2))}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv("GIT_REVISION", raising=False)
+    project = tmp_path / "project"
+    (project / "prover").mkdir(parents=True)
+    (project / "pyproject.toml").write_text('[project]\nversion = "1.2"\n')
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "x"]):
+        identity = ["-c", "user.name=n", "-c", "user.email=e"]
+        subprocess.run(["git", *identity, *words], cwd=project, check=True)
+    return project
+
+
+def test_revision_of_a_checkout(checkout: Path) -> None:
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=checkout, check=True, capture_output=True, text=True)
+    assert revision(checkout) == Revision("1.2", head.stdout.strip(), dirty=False)
+    (checkout / "notes.txt").write_text("does not enter the artifact")
+    assert not revision(checkout).dirty
+    (checkout / "prover" / "new.py").write_text("does")
+    assert revision(checkout).dirty
+
+
+def test_revision_without_a_checkout_is_empty_or_told(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.rmtree(checkout / ".git")
+    assert revision(checkout) == Revision("1.2", "", dirty=False)
+    monkeypatch.setenv("GIT_REVISION", "abc")
+    monkeypatch.setenv("GIT_DIRTY", "true")
+    assert revision(checkout) == Revision("1.2", "abc", dirty=True)
+
+
+def test_wheels_of_the_daemon_and_nothing_else() -> None:
+    names = {found.name.lower().replace("_", "-") for found in closure(project_requirements(ROOT))}
+    assert {"fastapi", "starlette", "pydantic-core", "numpy", "nvidia-ml-py", "py-arkworks-bls12381"} <= names
+    assert names.isdisjoint({"typer", "paramiko", "pytest", "asyncssh", "pip", "httpx"})
+
+
+def test_missing_wheels_are_all_named() -> None:
+    with pytest.raises(UsageError, match="lacks what the daemon needs: no-such-one, no-such-two") as caught:
+        closure(["numpy>=2", "no_such.one>=1", 'optional; extra == "x"', "absent ; os_name == 'nt'", "no-such-two[y]"])
+    assert "requirements-prover.lock" in caught.value.hint
+
+
+def test_copied_wheels_are_compiled_without_times_and_hold_no_traces_of_the_machine(tmp_path: Path) -> None:
+    copy_distributions(closure(["annotated-types", "idna"]), tmp_path / "site-packages")
+    names = {
+        path.relative_to(tmp_path / "site-packages").as_posix() for path in (tmp_path / "site-packages").rglob("*")
+    }
+    tag = sys.implementation.cache_tag
+    assert {"idna/core.py", f"idna/__pycache__/core.{tag}.pyc"} <= names
+    assert any(name.endswith("dist-info/METADATA") for name in names)
+    assert not any(Path(name).name in ("RECORD", "INSTALLER", "direct_url.json") for name in names)
+    code = (tmp_path / "site-packages" / "idna" / "__pycache__" / f"core.{tag}.pyc").read_bytes()
+    assert code[4:8] == b"\x01\0\0\0"  # hash-based and unchecked (PEP 552)
+    assert str(tmp_path).encode() not in code
+
+
+def test_folder_that_is_no_source_tree_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not a source tree of this project"):
+        project_requirements(tmp_path)
+
+
+def test_standard_library_is_collected_as_far_as_a_daemon_needs_it() -> None:
+    names = runtime_bundled.stdlib_modules()
+    assert {"graphlib", "json.decoder", "email.mime.text", "asyncio.base_events", "multiprocessing", "ctypes"} <= set(
+        names
+    )
+    assert not any(
+        name.split(".")[0] in ("test", "tkinter", "idlelib", "turtle", "ensurepip", "lib2to3") for name in names
+    )
+
+
+def test_bundle_that_cannot_be_made_is_refused_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime_bundled, "why_not", lambda: "objcopy is not on PATH (binutils)")
+    with pytest.raises(UsageError, match="the interpreter cannot be bundled: objcopy is not on PATH"):
+        choose("bundled", lambda _: None)
+    lines: list[str] = []
+    assert choose("auto", lines.append) == "host-python"
+    assert lines == ["runtime: reuses the host's Python, because objcopy is not on PATH (binutils)"]
