@@ -142,7 +142,7 @@ join() {  # $1: how cp works
 # Hard links, or copies where the file system has none.
 join -al 2>/dev/null || join -a || exit 1
 cd "$RELEASE.tmp-$TOKEN" || exit 1
-[ -x prover ] || { echo "the layers hold no executable named prover" >&2; exit 1; }
+[ -f prover ] || { echo "the layers hold no file named prover" >&2; exit 1; }
 rm -f manifest.json config.toml  # never write through a link into a layer
 printf '%s' "$MANIFEST" >manifest.json && printf '%s' "$CONFIG" >config.toml || exit 1
 found=$(sha256sum <config.toml) || exit 1

@@ -115,6 +115,7 @@ esac
     folder=$(cd "$RELEASE" && pwd -P)
     longest=
     while read -r _ point _ options _; do
+        point=$(printf '%b' "$point")  # a space is written as \040
         case "$folder/" in
             "${point%/}"/*) [ "${#point}" -ge "${#longest}" ] && longest=$point found=$options ;;
         esac

@@ -12,7 +12,8 @@ import pytest
 from cuzkops.configuration import load_configuration
 from cuzkops.errors import OpsError, UsageError
 from cuzkops.remote.host import Completed, Host, Script
-from cuzkops.remote.releases import circuit_script, inventory_script
+from cuzkops.remote.releases import circuit_script
+from cuzkops.steps.check import check
 from cuzkops.steps.ship import ShipRequest, Transfer, plan_ship, ship
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ def test_layers_without_a_prover_make_no_release(
 ) -> None:
     artifact = make_artifact()
     manifest = artifact.manifest.model_copy(update={"layers": artifact.manifest.layers[:2]})
-    with pytest.raises(OpsError, match="the layers hold no executable named prover"):
+    with pytest.raises(OpsError, match="the layers hold no file named prover"):
         ship(host, layout, ShipRequest(type(artifact)(artifact.directory, manifest), make_config()))
     assert names(layout.releases) == []
 
@@ -248,16 +249,44 @@ def test_a_missing_tool_is_named(host: Host, layout: Layout, request_: ShipReque
         ship(Bare(host, ""), layout, request_)  # type: ignore[arg-type] # two methods do
 
 
-@pytest.mark.parametrize("shell", [["dash"], ["bash", "--posix"], ["busybox", "sh"]])
-def test_the_inventory_runs_in_every_shell(layout: Layout, request_: ShipRequest, shell: list[str]) -> None:
-    layers = [layer.sha256 for layer in request_.artifact.manifest.layers]
-    script = inventory_script(layout, request_.release_id, layers, [])
-    try:
-        done = subprocess.run([*shell, "-s"], input=script.text.encode(), capture_output=True, check=False)
-    except FileNotFoundError:
+class ForeignShell:
+    """A host with another shell, and with no tools but those of busybox where that is the shell."""
+
+    def __init__(self, host: Host, shell: list[str], tools: Path) -> None:
+        self.target, self.put = host.target, host.put
+        self._shell = shell
+        self._environment = {"PATH": "/usr/bin:/bin"}
+        if shell[0].endswith("busybox"):
+            tools.mkdir()
+            subprocess.run([shell[0], "--install", "-s", str(tools)], check=True)
+            self._environment = {"PATH": str(tools)}
+
+    def run(self, script: Script, *, timeout_s: float = 60) -> Completed:
+        done = subprocess.run(
+            [*self._shell, "-s"],
+            input=script.text.encode(),
+            capture_output=True,
+            check=False,
+            env=self._environment,
+            timeout=timeout_s,
+        )
+        return Completed(script, done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("shell", [["/bin/dash"], ["/bin/bash", "--posix"], ["/bin/busybox", "sh"]], ids=lambda s: s[0])
+def test_every_shell_and_toolset_makes_the_same_release(
+    host: Host, layout: Layout, request_: ShipRequest, tmp_path: Path, shell: list[str]
+) -> None:
+    if not Path(shell[0]).exists():
         pytest.skip(f"no {shell[0]} here")
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert b"missing" not in done.stdout
+    foreign = ForeignShell(host, shell, tmp_path / "tools")
+    result = ship(foreign, layout, request_)  # type: ignore[arg-type] # two methods do
+    release = Path(layout.release(result.release_id))
+    assert names(str(release)) == ["app", "config.toml", "manifest.json", "native", "prover", "runtime"]
+    assert (release / "native" / "lib.so").stat().st_nlink == 2
+    assert os.access(release / "prover", os.X_OK)
+    assert ship(foreign, layout, request_).sent == ()  # type: ignore[arg-type] # the same
+    assert check(foreign, layout, result.release_id).ok  # type: ignore[arg-type] # the same
 
 
 def test_digests_are_of_the_shipped_bytes(request_: ShipRequest) -> None:

@@ -139,6 +139,9 @@ def ctl(options: argparse.Namespace) -> dict[str, Any]:
         return {"sha256": sha256, "n_bytes": len(data)}
     if options.verb == "submit":
         return submit(options, jobs)
+    if options.verb == "drain":
+        os.kill(record["pid"], signal.SIGTERM)
+        return {"state": "draining", "n_jobs_left": 0}
     job: dict[str, Any] = json.loads((jobs / f"{options.id}.json").read_text())
     if options.verb == "cancel":
         job["state"] = "cancelled"

@@ -1,0 +1,328 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuzkops.errors import LockedError, OpsError, TimeoutExpired, UsageError
+from cuzkops.records import RunRecord
+from cuzkops.remote import lock
+from cuzkops.steps import deploy as deploy_step
+from cuzkops.steps.build import load_artifact
+from cuzkops.steps.check import StartFacts, check, check_script, explain_start, parse_start_facts
+from cuzkops.steps.deploy import DeployRequest, DeployResult, deploy, plan
+from cuzkops.steps.launch import LaunchRequest, LaunchResult, launch
+from cuzkops.steps.ship import ShipRequest, ship
+from cuzkops.steps.status import status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cuzkops.configuration import DeployConfig
+    from cuzkops.memory_verdict import Reason, Sample
+    from cuzkops.remote.host import Completed, Host, Script
+    from cuzkops.remote.layout import Layout
+    from cuzkops.steps.build import Artifact
+    from cuzkops.steps.ship import Transfer
+
+    Deploy = Callable[..., DeployResult]
+
+HELD_BYTES = 700 << 20  # more than what wait-memory calls noise
+
+
+class Recorder:
+    """Keeps what a deploy says."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+        self.sentences: list[str] = []
+        self.interrupted = ""
+        self.n_samples = 0
+
+    def step_begins(self, step: str) -> None:
+        self.steps.append(step)
+
+    def step_ended(self, step: str, sentence: str, seconds: float) -> None:
+        self.sentences.append(f"{step}: {sentence}")
+        assert sentence
+        assert seconds >= 0
+
+    def says(self, text: str) -> None:
+        self.sentences.append(text)
+
+    def detail(self, text: str) -> None:
+        self.sentences.append(text)
+
+    def transferred(self, transfer: Transfer) -> None:
+        assert transfer.done_bytes <= transfer.total_bytes
+
+    def sampled(self, sample: Sample, reason: Reason) -> None:
+        del sample, reason
+        self.n_samples += 1
+
+    def if_interrupted(self, text: str) -> None:
+        self.interrupted = text
+
+
+@pytest.fixture
+def layout(layout: Layout) -> Layout:
+    Path(layout.lock).rmdir()  # a deploy takes the lock by itself
+    return layout
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def make_request(
+    make_artifact: Callable[..., Artifact], make_config: Callable[..., DeployConfig]
+) -> Callable[..., DeployRequest]:
+    n_runs = 0
+
+    def make(app: str = "one", launcher: bytes | None = None, **small: object) -> DeployRequest:
+        nonlocal n_runs
+        n_runs += 1
+        owner = lock.this_process("client", f"run-{n_runs}", "preflight")
+        artifact = make_artifact(app, launcher)
+        return DeployRequest(
+            artifact.directory, make_config(**small), owner, wait_timeout_s=20, readiness_s=0.2, launch_deadline_s=20
+        )
+
+    return make
+
+
+@pytest.fixture
+def run(host: Host, layout: Layout, make_request: Callable[..., DeployRequest], recorder: Recorder) -> Iterator[Deploy]:
+    yield lambda **options: deploy(host, layout, make_request(**options), recorder)
+    record = Path(layout.daemon_json)
+    if record.exists():
+        pid = json.loads(record.read_text())["pid"]
+        os.kill(pid, signal.SIGKILL)
+        while Path(f"/proc/{pid}/stat").exists() and " Z " not in Path(f"/proc/{pid}/stat").read_text():
+            time.sleep(0.02)
+
+
+@pytest.fixture
+def running(host: Host, layout: Layout, make_request: Callable[..., DeployRequest], run: Deploy) -> LaunchResult:
+    """A daemon that was launched without a deploy; `run` ends it."""
+    del run
+    request = make_request(hold_bytes=HELD_BYTES)
+    assert isinstance(request.source, Path)
+    artifact = load_artifact(request.source)
+    release_id = ship(host, layout, ShipRequest(artifact, request.config)).release_id
+    launching = LaunchRequest(release_id, "by-hand", artifact.manifest, request.config.sha256, 0, 20)
+    return launch(host, layout, launching)
+
+
+def test_a_first_deploy_goes_step_by_step(layout: Layout, run: Deploy, recorder: Recorder) -> None:
+    first = run()
+    assert first.killed.how == "nothing"
+    steps = ["preflight", "build", "preflight of the build", "ship", "check", "kill", "wait-memory", "launch"]
+    assert recorder.steps == steps
+    assert [
+        sentence.partition(":")[0] for sentence in recorder.sentences if sentence.partition(":")[0] in steps
+    ] == steps
+    assert first.launched.previous is None
+    assert not Path(layout.lock).exists()
+
+
+def test_a_deploy_over_a_running_daemon(
+    host: Host, layout: Layout, run: Deploy, running: LaunchResult, recorder: Recorder
+) -> None:
+    second = run(app="two")
+    assert second.shipped.sent == ("layer app",)
+    assert second.killed.how in ("drained", "terminated")
+    assert second.killed.record is not None
+    assert second.killed.record.footprint_bytes > HELD_BYTES
+    assert second.memory.code == "released"
+    assert recorder.n_samples > 0
+    assert second.launched.previous == running.daemon.release_id
+    assert isinstance(second.run, RunRecord)
+    assert second.run.circuits == {"mul": Path(layout.circuits).joinpath(*os.listdir(layout.circuits)).name}  # noqa: PTH208
+    assert second.run.run_id == second.launched.daemon.launch_id == "run-2"
+    assert not Path(layout.lock).exists()
+    actions = [json.loads(line)["action"] for line in Path(layout.audit).read_text().splitlines()]
+    assert actions == ["ship", "launch", "ship", "kill", "launch"]
+    report = status(host, layout)
+    assert report.current == second.shipped.release_id
+    assert report.daemon is not None
+    assert report.daemon.status == "running"
+    assert report.holder is None
+
+
+def test_a_launch_that_fails_starts_the_previous_release_again(
+    layout: Layout, run: Deploy, running: LaunchResult
+) -> None:
+    with pytest.raises(OpsError, match=r"the previous release .* runs again as pid") as caught:
+        run(mode="crash")
+    record = json.loads(Path(layout.daemon_json).read_text())
+    assert f"{running.daemon.release_id} runs again as pid {record['pid']}" in caught.value.message
+    assert "cannot load the key" in caught.value.message
+    assert record["launch_id"] == "run-2-back"
+    assert Path(layout.current).readlink() == Path("releases") / running.daemon.release_id
+    assert not Path(layout.lock).exists()
+
+
+def test_memory_that_cannot_be_had_is_refused_before_anything_is_stopped(
+    layout: Layout, run: Deploy, running: LaunchResult, recorder: Recorder
+) -> None:
+    with pytest.raises(UsageError, match=r"needs 1024\.00 TiB"):
+        run(need_host_bytes=2**50)
+    assert recorder.steps[-1] == "check"
+    assert json.loads(Path(layout.daemon_json).read_text())["pid"] == running.daemon.pid
+    assert recorder.interrupted == "the running daemon was not touched; what arrived is not sent again"
+
+
+def test_memory_that_does_not_come_back_launches_nothing(
+    layout: Layout, run: Deploy, running: LaunchResult, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert running.daemon.pid
+
+    def never(*_: object) -> object:
+        raise TimeoutExpired("still-running", "the memory is not back")
+
+    monkeypatch.setattr(deploy_step, "wait_memory", never)
+    with pytest.raises(TimeoutExpired, match="the memory is not back"):
+        run(app="two")
+    assert recorder.steps[-1] == "wait-memory"
+    assert not Path(layout.daemon_json).exists()
+    assert not Path(layout.lock).exists()
+
+
+def test_a_configuration_that_the_daemon_refuses_stops_nothing(
+    host: Host, layout: Layout, running: LaunchResult, make_request: Callable[..., DeployRequest], recorder: Recorder
+) -> None:
+
+    class Losing:
+        """A host where the keys go away between ship and check."""
+
+        def __init__(self) -> None:
+            self.target, self.put, self.stream = host.target, host.put, host.stream
+
+        def run(self, script: Script, *, timeout_s: float = 60) -> Completed:
+            if script.title.startswith("check release"):
+                for path in Path(layout.circuits).iterdir():
+                    path.unlink()
+            return host.run(script, timeout_s=timeout_s)
+
+    with pytest.raises(UsageError, match=r"refuses its configuration on this host:\ncircuits.0: .* is not there"):
+        deploy(Losing(), layout, make_request(app="two"), recorder)  # type: ignore[arg-type] # three methods do
+    assert json.loads(Path(layout.daemon_json).read_text())["pid"] == running.daemon.pid
+
+
+def test_a_locked_host_is_left_alone(
+    host: Host, layout: Layout, make_request: Callable[..., DeployRequest], recorder: Recorder
+) -> None:
+    other = lock.this_process("somebody", "run-x", "ship")
+    with lock.held(host, layout, other, lambda _: None), pytest.raises(LockedError, match="in step ship"):
+        deploy(host, layout, make_request(), recorder)
+    assert not Path(layout.layers).exists()
+
+
+@pytest.mark.usefixtures("running")
+def test_the_plan_names_every_script_of_a_run(
+    host: Host, layout: Layout, make_request: Callable[..., DeployRequest], recorder: Recorder
+) -> None:
+    request = make_request(app="two")
+    assert isinstance(request.source, Path)
+    planned = plan(host, layout, request, load_artifact(request.source))
+    seen: dict[str, str] = {}
+
+    class Watched:
+        def __init__(self) -> None:
+            self.target, self.put = host.target, host.put
+
+        def run(self, script: Script, *, timeout_s: float = 60) -> Completed:
+            seen.setdefault(script.title, script.body)
+            return host.run(script, timeout_s=timeout_s)
+
+        def stream(self, script: Script, *, idle_timeout_s: float = 60) -> Iterator[bytes]:
+            seen.setdefault(script.title, script.body)
+            return host.stream(script, idle_timeout_s=idle_timeout_s)
+
+    deploy(Watched(), layout, request, recorder)  # type: ignore[arg-type] # three methods do
+    bodies = {script.title: script.body for script in planned}
+    changing = {script.title for script in planned if script.changes and not script.title.startswith("send ")}
+    already = {"check and unpack layer runtime", "check and unpack layer native", "check circuit mul"}
+    assert changing - already <= set(seen)
+    assert all(body == seen[title] for title, body in bodies.items() if title in seen)
+
+
+MISSING_GLIBC = "prover: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.38' not found (required by prover)"
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        (
+            StartFacts(1, f"{MISSING_GLIBC}\n{MISSING_GLIBC.replace('38', '4')}", libc="glibc 2.31"),
+            "it needs GLIBC_2.38, and the host has glibc 2.31; build it on an older base",
+        ),
+        (
+            StartFacts(2, "Syntax error", "x86_64", elf_machine="aarch64"),
+            "it was built for aarch64, and the host is x86_64",
+        ),
+        (StartFacts(126, "Permission denied", noexec="/tmp"), "mounted noexec (/tmp)"),  # noqa: S108 - a mount point
+        (StartFacts(127, "not found", "x86_64", "musl", "x86_64"), "it needs the GNU C library, and the host has musl"),
+        (
+            StartFacts(127, "not found", "x86_64", "glibc 2.36", "x86_64"),
+            "the program loader that it names does not exist",
+        ),
+        (StartFacts(132, ""), "it died of SIGILL: this CPU lacks an instruction that it uses"),
+        (
+            StartFacts(127, "a\nprover: this release needs Python 3.11"),
+            "prover: this release needs Python 3.11 (status 127)",
+        ),
+        (StartFacts(1, ""), "it said nothing (status 1)"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_why_a_release_does_not_start(facts: StartFacts, said: str) -> None:
+    assert said in explain_start(facts)
+
+
+def test_a_release_of_another_architecture_is_named(
+    host: Host, layout: Layout, make_artifact: Callable[..., Artifact], make_config: Callable[..., DeployConfig]
+) -> None:
+    program = bytearray(Path(sys.executable).resolve().read_bytes()[:4096])
+    program[18:20] = (0xF3).to_bytes(2, "little")
+    release_id = ship(host, layout, ShipRequest(make_artifact(launcher=bytes(program)), make_config())).release_id
+    with pytest.raises(OpsError, match=f"release {release_id} does not start on local: it was built for riscv64"):
+        check(host, layout, release_id)
+
+
+def test_a_release_on_a_noexec_mount_is_named(
+    host: Host, layout: Layout, make_artifact: Callable[..., Artifact], make_config: Callable[..., DeployConfig]
+) -> None:
+    Path(layout.remote_dir).mkdir(exist_ok=True)
+    mounted = subprocess.run(
+        ["/bin/mount", "-t", "tmpfs", "-o", "noexec,size=32m", "tmpfs", layout.remote_dir],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"no mount without privileges: {mounted.stderr.decode().strip()}")
+    try:
+        release_id = ship(host, layout, ShipRequest(make_artifact(), make_config())).release_id
+        with pytest.raises(OpsError, match="mounted noexec") as caught:
+            check(host, layout, release_id)
+        assert f"({layout.remote_dir})" in caught.value.message
+    finally:
+        subprocess.run(["/bin/umount", layout.remote_dir], check=True)
+
+
+def test_facts_are_read_only_after_the_marker(layout: Layout) -> None:
+    marker = check_script(layout, "r").parameters["FACTS"]
+    head = "7f 45 4c 46 02 01 01 00 00 00 00 00 00 00 00 00 02 00 b7 00"
+    text = f"machine fake\n{marker}\nmachine x86_64\nlibc glibc 2.36\nhead 23 21 2f 62\nhead {head}\n"
+    facts = parse_start_facts(126, text)
+    assert facts == StartFacts(126, "machine fake", "x86_64", "glibc 2.36", "aarch64", "")
