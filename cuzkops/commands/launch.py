@@ -37,8 +37,7 @@ def launch(
 
     Refuses where a daemon of that name runs already. A start that fails is undone, and its last log lines are shown.
     """
-    from cuzkops.remote import audit  # noqa: PLC0415 - `--help` loads no records
-    from cuzkops.steps import launch as step  # noqa: PLC0415 - the same
+    from cuzkops.steps import launch as step  # noqa: PLC0415 - `--help` loads no records
 
     with place.open() as (host, layout):
         release_id = release or _current_release(host, layout)
@@ -49,8 +48,6 @@ def launch(
             return
         with place.locked(host, layout, "launch"):
             result = step.launch(host, layout, request, lambda text: place.screen.say(f"launch: {text}"))
-            details = {"release_id": release_id, "launch_id": request.launch_id, "pid": result.daemon.pid}
-            audit.append(host, layout, "launch", details)
         place.screen.result(result, launched_text(result))
 
 

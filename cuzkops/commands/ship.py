@@ -33,8 +33,7 @@ def ship(
 
     Only what the host lacks travels. The daemon that runs there is not touched; `cuzkops launch` starts the new one.
     """
-    from cuzkops.remote import audit  # noqa: PLC0415 - `--help` loads no records
-    from cuzkops.steps import ship as step  # noqa: PLC0415 - the same
+    from cuzkops.steps import ship as step  # noqa: PLC0415 - `--help` loads no records
     from cuzkops.steps.build import load_artifact  # noqa: PLC0415 - the same
 
     carried = carried_config(place, config, circuit, budget)
@@ -47,7 +46,6 @@ def ship(
         place.session.interrupted = f"what arrived stays and is not sent again; go on with: {place.command('ship')}"
         with place.locked(host, layout, "ship"):
             result = step.ship(host, layout, request, lambda transfer: place.screen.progress(transfer_text(transfer)))
-            audit.append(host, layout, "ship", {"release_id": result.release_id, "bytes_sent": result.bytes_sent})
         start = f"start it with: {place.command('launch')} --release {result.release_id}"
         place.screen.result(result, f"{shipped_text(result)}\n{start}")
 

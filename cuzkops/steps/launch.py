@@ -114,7 +114,8 @@ def launch(
         ) from None
     except OpsError as error:
         raise _aborted(host, layout, request, started, error) from error
-    audit.append(host, layout, "launch", {"release_id": request.release_id, "pid": started.pid})
+    details = {"release_id": request.release_id, "launch_id": request.launch_id, "pid": started.pid}
+    audit.append(host, layout, "launch", details)
     logs = f"{layout.logs}/{request.launch_id}"
     return LaunchResult(
         daemon,
