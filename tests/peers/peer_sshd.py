@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -16,6 +17,7 @@ from typing import Self
 import psutil
 import pytest
 
+from cuzkops.remote.host import Script
 from cuzkops.target import Target
 
 SSHD = "/usr/sbin/sshd"
@@ -98,6 +100,11 @@ class Sshd:
         return [process for process in below if process.name() == "sshd"]
 
     @property
+    def pid(self) -> int:
+        """The process that listens."""
+        return self._process.pid if self._process else 0
+
+    @property
     def target(self) -> Target:
         return Target(self.address, getpass.getuser(), self.port)
 
@@ -146,3 +153,12 @@ def wait_until_running(word: str, name: str = "", within_s: float = 10) -> None:
 def freeze(processes: list[psutil.Process]) -> None:
     for process in processes:
         process.send_signal(signal.SIGSTOP)
+
+
+def script(body: str, **parameters: str) -> Script:
+    return Script("a test", body, parameters)
+
+
+def seconds() -> str:
+    """A duration that marks one `sleep` among all processes: hours, and unique where `random` is seeded anew a test."""
+    return f"{10_000 + secrets.randbelow(10_000)}.{secrets.randbelow(10**9):09d}"
