@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from cuzkops.configuration import load_configuration
 from cuzkops.demohost import DemoHost
+from cuzkops.errors import OpsError
 from cuzkops.remote.layout import Layout
 from cuzkops.remote.local import LocalHost
 from cuzkops.remote.lock import this_process
@@ -150,6 +151,8 @@ class Demo:
         with self._step("stop the daemon and wait for its memory"):
             kill(host, layout, KillRequest(reason="end of the demo"), self.show)
             wait_memory(host, layout, WaitRequest(timeout_s=_WAIT_S))
+            if left := daemons_under(layout):
+                raise OpsError("demo-left-running", f"processes {left} of the demo still run", "stop them by hand")
 
     @contextlib.contextmanager
     def _step(self, title: str) -> Iterator[None]:
@@ -167,8 +170,21 @@ class Demo:
             layout = Layout(str(demo_host.home / ".cuzkops"), "prover")
             self.say("stopping what the demo started")
             with LocalHost() as host:
-                kill(host, layout, KillRequest(grace_s=5, reason="the demo failed"))
+                for pid in daemons_under(layout):  # also one that has not written its record yet
+                    kill(host, layout, KillRequest(pid, grace_s=5, reason="the demo ended early"))
             raise
+
+
+def daemons_under(layout: Layout) -> list[int]:
+    """Processes of this machine that run a release below a folder; each line of the daemon's start names it."""
+    mark = f"{layout.releases}/".encode()
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended meanwhile, or belongs to somebody else
+            state = (folder / "stat").read_bytes().rpartition(b")")[2].split()[0]
+            if mark in (folder / "cmdline").read_bytes() and state not in (b"Z", b"X"):
+                found.append(int(folder.name))
+    return found
 
 
 @contextlib.contextmanager

@@ -56,6 +56,7 @@ def demo(
             {
                 "seconds": report.seconds,
                 "steps": report.steps,
+                "releases": report.releases,
                 "n_proofs": report.n_proofs,
                 "table": report.table.as_json(),
             },
