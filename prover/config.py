@@ -141,6 +141,15 @@ class Settings(Section):
     circuits: list[CircuitSection] = []
 
 
+SECTIONS: dict[str, type[Section]] = {
+    "daemon": DaemonSection,
+    "memory": MemorySection,
+    "synthesis": SynthesisSection,
+    "logging": LoggingSection,
+    "circuits": CircuitSection,
+}
+
+
 @dataclass(frozen=True)
 class CircuitFile:
     """Where a configured circuit lies on this host.
@@ -275,14 +284,5 @@ def _problem(details: ErrorDetails) -> Problem:
 
 
 def _known_keys(location: tuple[int | str, ...]) -> list[str]:
-    model: type[BaseModel] = Settings
-    sections: dict[str, type[BaseModel]] = {
-        "daemon": DaemonSection,
-        "memory": MemorySection,
-        "synthesis": SynthesisSection,
-        "logging": LoggingSection,
-        "circuits": CircuitSection,
-    }
-    if len(location) > 1:
-        model = sections[str(location[0])]
+    model = SECTIONS[str(location[0])] if len(location) > 1 else Settings
     return list(model.model_fields)

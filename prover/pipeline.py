@@ -106,12 +106,12 @@ class Engine:
         if plan is None:
             known = ", ".join(self._plans) or "none is configured"
             raise InputError("no-such-circuit", f"there is no circuit {request.circuit!r}", f"circuits here: {known}")
-        kept_bytes = PROCESS_BYTES + sum(circuit.key.held_bytes for circuit in self._loaded.values())
+        kept_bytes = PROCESS_BYTES + sum(other.held_bytes for other in self._plans.values())
         if kept_bytes + plan.work_bytes > self._budget.total_bytes:
             raise CapacityError(
                 "budget",
                 f"a partition of {plan.name} needs {plan.work_bytes} bytes, which never fit: the budget is "
-                f"{self._budget.total_bytes} bytes, and the process with its keys keeps {kept_bytes}",
+                f"{self._budget.total_bytes} bytes, and the process with all keys keeps {kept_bytes}",
                 "raise memory.budget, or configure fewer circuits",
             )
         self._witnesses.claim(request)
@@ -142,7 +142,7 @@ class Engine:
                 f"{plan.path} has the digest {key.sha256}, not {plan.sha256}",
                 "ship the circuit again",
             )
-        reservation.resize(key.held_bytes)
+        reservation.resize(plan.held_bytes)
         self._loaded[plan.name] = LoadedCircuit(plan, key)
         self._log.event(
             "CIRCUIT",

@@ -180,10 +180,10 @@ def test_check_names_everything(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_check_of_a_wrong_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "config.toml"
-    config.write_text("[daemon]\nnmae = 'x'\n")
+    config.write_text("[daemon]\nnamex = 'x'\n")
     assert check(config, "--json") == 2
     answer = json.loads(capsys.readouterr().out)
-    assert answer["problems"][0]["where"] == "daemon.nmae"
+    assert answer["problems"][0]["where"] == "daemon.namex"
     assert check(config) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -213,9 +213,9 @@ def test_a_budget_that_is_too_small(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_serve_refuses_in_one_line(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
-    config.write_text("[daemon]\nnmae = 'x'\n")
+    config.write_text("[daemon]\nnamex = 'x'\n")
     command = [sys.executable, "-m", "prover", "serve", "--config", str(config), "--remote-dir", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False, timeout=60)
     assert done.returncode == 2
-    assert done.stderr.decode().splitlines()[0].startswith(f"error: {config}: daemon.nmae: there is no such key")
+    assert done.stderr.decode().splitlines()[0].startswith(f"error: {config}: daemon.namex: there is no such key")
     assert [path.name for path in tmp_path.iterdir()] == ["config.toml"]

@@ -6,26 +6,11 @@ import hashlib
 import re
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from prover.config import (
-    CircuitSection,
-    ConfigProblemsError,
-    DaemonSection,
-    LoggingSection,
-    MemorySection,
-    Settings,
-    SynthesisSection,
-    load_config,
-    parse_settings,
-    parse_size_bytes,
-)
+from prover.config import SECTIONS, ConfigProblemsError, Settings, load_config, parse_settings, parse_size_bytes
 from prover.errors import InputError
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
 
 EXAMPLE = Path(__file__).parents[2] / "playbooks" / "prover.example.toml"
 DIGEST = "ab" * 32
@@ -47,15 +32,8 @@ def test_example_names_every_key_and_its_default() -> None:
     config = load_config(EXAMPLE, Path("/nowhere"))
     assert config.settings.model_copy(update={"circuits": []}) == Settings()
     text = EXAMPLE.read_text()
-    sections: dict[str, type[BaseModel]] = {
-        "daemon": DaemonSection,
-        "memory": MemorySection,
-        "synthesis": SynthesisSection,
-        "logging": LoggingSection,
-        "circuits": CircuitSection,
-    }
-    assert set(sections) == set(Settings.model_fields) == set(tomllib.loads(text))
-    for name, model in sections.items():
+    assert set(SECTIONS) == set(Settings.model_fields) == set(tomllib.loads(text))
+    for name, model in SECTIONS.items():
         section = text[text.index(f"[{name}]") :].split("\n[", 1)[0]
         for key in model.model_fields:
             assert re.search(rf"^(# )?{key} = ", section, re.MULTILINE), f"{name}.{key}"
@@ -82,9 +60,9 @@ def test_what_is_not_a_size(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "where", "words"),
     [
-        ("[daemon]\nnmae = 'x'", "daemon.nmae", "did you mean name"),
+        ("[daemon]\nnamex = 'x'", "daemon.namex", "did you mean name"),
         ("[daemon]\nzzz = 1", "daemon.zzz", "known here: name, drain_timeout_s"),
-        ("[deamon]\nname = 'x'", "deamon", "did you mean daemon"),
+        ("[daemonn]\nname = 'x'", "daemonn", "did you mean daemon"),
         ("[daemon]\nname = 7", "daemon.name", "string"),
         ("[daemon]\nname = '../x'", "daemon.name", "pattern"),
         ("[daemon]\nqueue_limit = '64'", "daemon.queue_limit", "integer"),
@@ -119,11 +97,11 @@ def test_mistakes_are_named_by_their_dotted_path(text: str, where: str, words: s
 
 def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:
     file = tmp_path / "config.toml"
-    file.write_text("[daemon]\nnmae = 'x'\nqueue_limit = 'many'\n[logging]\nlevel = 'loud'\n")
+    file.write_text("[daemon]\nnamex = 'x'\nqueue_limit = 'many'\n[logging]\nlevel = 'loud'\n")
     with pytest.raises(ConfigProblemsError) as caught:
         load_config(file, tmp_path)
     assert {problem.where for problem in caught.value.problems} == {
-        "daemon.nmae",
+        "daemon.namex",
         "daemon.queue_limit",
         "logging.level",
     }
