@@ -140,9 +140,9 @@ class TestStream:
 
     def test_silence_has_a_limit(self, any_host: Host) -> None:
         mark = seconds()
-        lines = any_host.stream(script(f"echo one; sleep {mark}"), idle_timeout_s=0.5)
+        lines = any_host.stream(script(f"echo one; sleep {mark}"), idle_timeout_s=3)
         assert next(lines) == b"one"
-        with pytest.raises(TimeoutExpired, match=r"said nothing for 0\.5 s"):
+        with pytest.raises(TimeoutExpired, match="said nothing for 3 s"):
             next(lines)
         wait_until_gone(mark)
 
