@@ -28,8 +28,9 @@ for pid in $PIDS; do describe "$pid"; done
 set -- $PIDS
 for pid in "$@"; do
     echo "shared $pid"
-    [ "$#" -gt 1 ] && filter '^(Pss_Anon|Pss_Shmem|Private_Hugetlb|Shared_Hugetlb):' <"$PROC/$pid/smaps_rollup"
-    filter " ($DEV/shm/|/SYSV)" <"$PROC/$pid/maps"
+    view_of "$pid"
+    [ "$#" -gt 1 ] && filter '^(Pss_Anon|Pss_Shmem|Private_Hugetlb|Shared_Hugetlb):' <"$view/smaps_rollup"
+    filter " ($DEV/shm/|/SYSV)" <"$view/maps"
 done
 echo "memory"
 memory "$(limited_cgroups)"

@@ -64,7 +64,10 @@ leftovers() {
     ls -lnAsR "$DEV/shm" 2>/dev/null
     echo "tmpfs"
     while read -r _ point kind _; do
-        case "$kind $point" in "tmpfs $DEV/shm" | *\\*) ;; tmpfs\ *) df -Pk "$point" 2>/dev/null ;; esac
+        case "$kind $point" in
+            "tmpfs $DEV/shm" | *\\*) ;;
+            tmpfs\ *) [ -d "$point" ] && df -Pk "$point" 2>/dev/null ;;  # containers bind files of /dev
+        esac
     done <"$PROC/mounts"
     echo "sysv"
     cat "$PROC/sysvipc/shm" 2>/dev/null
@@ -79,20 +82,38 @@ leftovers() {
 # Sums in the shell, so that a host with thousands of processes sends a few lines.
 PROCESSES = r"""
 big_processes() {  # "PID KIB" of each process that holds at least $1 KiB (RssAnon + RssShmem + HugetlbPages)
-    cat "$PROC"/[0-9]*/status 2>/dev/null | filter '^(Pid|RssAnon|RssShmem|HugetlbPages):' | {
-        pid='' kib=0
+    cat "$PROC"/[0-9]*/status 2>/dev/null | filter '^(State|Pid|RssAnon|RssShmem|HugetlbPages):' | {
+        pid='' kib=0 state=''
         while read -r key value _; do
             case "$key" in
-                Pid:)
-                    [ "$kib" -ge "$1" ] && [ -n "$pid" ] && echo "$pid $kib"
-                    pid=$value kib=0
-                    ;;
+                State:) big "$1"; state=$value kib=0 ;;
+                Pid:) pid=$value ;;
                 RssAnon: | RssShmem: | HugetlbPages:) kib=$((kib + value)) ;;
             esac
         done
-        [ "$kib" -ge "$1" ] && [ -n "$pid" ] && echo "$pid $kib"
-        :
+        big "$1"
     }
+}
+big() {
+    [ "$state" = Z ] && kib=$(threads_kib)
+    [ -n "$pid" ] && [ "$kib" -ge "$1" ] && echo "$pid $kib"
+    return 0
+}
+threads_kib() {  # a leader that has ended shows no memory, and the threads that it left behind may hold all of it
+    kib=0 n=0
+    for status in "$PROC/$pid/task"/[0-9]*/status; do
+        while read -r key value _; do
+            case "$key" in RssAnon: | RssShmem: | HugetlbPages:) kib=$((kib + value)) n=1 ;; esac
+        done 2>/dev/null <"$status"
+        [ "$n" -eq 1 ] && break
+    done
+    echo "$kib"
+}
+view_of() {  # sets $view: the folder that shows the process's memory, which is a thread's where the leader has ended
+    for view in "$PROC/$1" "$PROC/$1/task"/[0-9]*; do
+        [ -n "$(readlink "$view/exe" 2>/dev/null)" ] && return
+    done
+    view=$PROC/$1
 }
 others() {  # what the larger processes hold, without those of $2: "big KIB" and the stat line of each
     big_processes "$1" | while read -r pid kib; do
@@ -127,12 +148,13 @@ describe() {  # one process: owner, executable, command line, memory, threads, o
     while read -r key value _; do
         [ "$key" = Uid: ] && uid=$value && break
     done <"$PROC/$1/status"
+    view_of "$1"
     echo "process $1"
     echo "user ${uid:-?} $(id -un "$uid" 2>/dev/null)"
-    echo "exe $(readlink "$PROC/$1/exe")"
-    echo "cmdline $(head -c 4096 "$PROC/$1/cmdline" | tr '\000\n' '  ')"
-    filter '^(RssAnon|RssShmem|HugetlbPages|VmRSS):' <"$PROC/$1/status"
-    ls -l "$PROC/$1/fd" | filter " -> $DEV/nvidia"
+    echo "exe $(readlink "$view/exe")"
+    echo "cmdline $(head -c 4096 "$view/cmdline" | tr '\000\n' '  ')"
+    filter '^(RssAnon|RssShmem|HugetlbPages|VmRSS):' <"$view/status"
+    ls -l "$view/fd" | filter " -> $DEV/nvidia"
     echo "stats"
     cat "$PROC/$1/stat" "$PROC/$1/task"/[0-9]*/stat
     echo "end-of-process"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
 
+_CLIENT_SPARE_S = 30  # the host's clock decides; this one ends the wait where that clock stands still
 _CHECK_S = 1.0
 _CHECK_CALM_S = 6.0  # the calm window of a host where nothing was killed takes 5 s
 
@@ -102,11 +104,14 @@ def wait_memory(
         timeout_s = _CHECK_CALM_S if record is None else _CHECK_S
     judge = Judge(record, request.need_bytes, timeout_s)
     verdict = None
+    deadline = time.monotonic() + timeout_s + _CLIENT_SPARE_S
     script = samples_script(record, kernel)
     with contextlib.closing(read_blocks(host, script, "end-of-sample")) as blocks:
         for block in blocks:
             sample = parse_sample(block, record)
             verdict = judge.feed(sample)
+            if verdict is None and time.monotonic() >= deadline:
+                verdict = judge.give_up()
             if on_sample:
                 on_sample(sample, judge.reason)
             if verdict:

@@ -1,0 +1,265 @@
+"""Preflight: who and what stands in the way, all of it at once, and nothing touched."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from stand_ins import MIB, holding, recorded_kernel, running
+from test_kill import write_daemon
+
+from cuzkops.errors import UnreadableError, UsageError
+from cuzkops.records import HostPython, Layer, Manifest
+from cuzkops.remote.baseline import take_baseline
+from cuzkops.remote.layout import Layout
+from cuzkops.remote.probes import HostFacts, probe_host, probe_processes
+from cuzkops.remote.run_files import write_record
+from cuzkops.steps.preflight import (
+    Finding,
+    PreflightReport,
+    find_daemon,
+    preflight_host,
+    preflight_manifest,
+    raise_findings,
+)
+
+if TYPE_CHECKING:
+    from cuzkops.remote.local import LocalHost
+
+
+@pytest.fixture
+def facts(host: LocalHost, tmp_path: Path) -> HostFacts:
+    return probe_host(host, str(tmp_path)).model_copy(
+        update={"machine": "x86_64", "libc": "glibc", "libc_version": "2.36", "pythons": {"/usr/bin/python3": "3.11.2"}}
+    )
+
+
+def manifest(**changes: object) -> Manifest:
+    fields: dict[str, object] = {
+        "build_id": "0" * 16,
+        "git": "",
+        "dirty": False,
+        "version": "0.1.0",
+        "target": "x86_64-linux-gnu",
+        "glibc_floor": "2.31",
+        "cpu_flags": [],
+        "runtime": "bundled",
+        "layers": [Layer(name="app", sha256="0" * 64, n_bytes=10)],
+        "builder": "local",
+        "built_unix_ns": 0,
+    }
+    return Manifest.model_validate(fields | changes)
+
+
+def codes(findings: list[Finding] | PreflightReport) -> list[str]:
+    found = findings.findings if isinstance(findings, PreflightReport) else findings
+    return [finding.code for finding in found]
+
+
+def test_no_daemon_was_ever_recorded(host: LocalHost, layout: Layout) -> None:
+    assert find_daemon(host, layout) is None
+
+
+def test_a_live_daemon_of_ours_and_an_adopted_one(host: LocalHost, layout: Layout) -> None:
+    with holding(5) as process:
+        write_daemon(layout, process.pid, api="/run/api.sock")
+        ours = find_daemon(host, layout)
+        assert ours is not None
+        assert (ours.status, ours.is_live) == ("running", True)
+        write_daemon(layout, process.pid)
+        adopted = find_daemon(host, layout)
+        assert adopted is not None
+        assert (adopted.status, adopted.is_live) == ("foreign", True)
+
+
+def test_a_daemon_that_ended_is_gone_even_as_a_zombie(host: LocalHost, layout: Layout) -> None:
+    with holding(5) as process:
+        write_daemon(layout, process.pid)
+        process.kill()
+        Path(f"/proc/{process.pid}").stat()  # the zombie is not reaped yet
+        for _ in range(100):
+            view = find_daemon(host, layout)
+            assert view is not None
+            if not view.is_live:
+                break
+        assert view.status == "gone"
+    view = find_daemon(host, layout)
+    assert view is not None
+    assert view.status == "gone"
+
+
+def test_a_reused_pid_or_another_boot_is_stale(host: LocalHost, layout: Layout) -> None:
+    with holding(5) as process:
+        record = write_daemon(layout, process.pid)
+        for change in ({"start_ticks": record.start_ticks - 1}, {"boot_id": "before"}):
+            write_daemon(layout, process.pid, **change)
+            view = find_daemon(host, layout)
+            assert view is not None
+            assert (view.status, view.process) == ("stale", None)
+
+
+def test_a_daemon_json_that_is_no_record_is_unreadable(host: LocalHost, layout: Layout) -> None:
+    Path(layout.run).mkdir(parents=True)
+    Path(layout.daemon_json).write_text("{}")
+    with pytest.raises(UnreadableError, match="DaemonRecord"):
+        find_daemon(host, layout)
+
+
+def test_a_host_with_room_has_no_error_and_nothing_is_created(host: LocalHost, layout: Layout) -> None:
+    before = set(Path(layout.remote_dir).iterdir())
+    report = preflight_host(host, layout, MIB, needs_gpu=False)
+    assert [finding for finding in report.findings if finding.severity == "error"] == []
+    assert report.holders == []
+    raise_findings(report)
+    assert set(Path(layout.remote_dir).iterdir()) == before
+
+
+def test_without_a_need_memory_is_no_finding(host: LocalHost, layout: Layout) -> None:
+    assert "memory" not in codes(preflight_host(host, layout, None))
+
+
+def test_too_little_memory_names_its_holders_and_how_to_stop_or_adopt_them(host: LocalHost, layout: Layout) -> None:
+    with holding(300) as process:
+        report = preflight_host(host, layout, 1 << 50)
+        assert process.pid in [holder.pid for holder in report.holders]
+        with pytest.raises(UsageError) as refused:
+            raise_findings(report)
+    message, hint = refused.value.message, refused.value.hint
+    assert refused.value.exit_status == 2
+    assert f"pid {process.pid} (" in message
+    assert "python" in message
+    assert "started 20" in message
+    assert "MiB" in message
+    assert f"`cuzkops kill --pid {process.pid}`" in hint
+    assert "`cuzkops adopt " in hint
+    assert refused.value.details["findings"]
+
+
+def test_what_our_own_daemon_holds_will_come_back(host: LocalHost, layout: Layout) -> None:
+    with holding(400) as process:
+        available = probe_host(host, layout.home).available_bytes
+        need = available + 200 * MIB
+        assert "memory" in codes(preflight_host(host, layout, need, needs_gpu=False))
+        write_daemon(layout, process.pid)
+        report = preflight_host(host, layout, need, needs_gpu=False)
+        assert "memory" not in codes(report)
+        assert report.daemon is not None
+        assert report.daemon.is_live
+
+
+def test_what_an_interrupted_kill_still_holds_will_come_back(host: LocalHost, layout: Layout) -> None:
+    with holding(400) as process:
+        need = probe_host(host, layout.home).available_bytes + 200 * MIB
+        write_record(host, layout.kill_json, take_baseline(host, layout.name, [process.pid]))
+        assert "memory" not in codes(preflight_host(host, layout, need, needs_gpu=False))
+
+
+def test_a_limit_of_the_control_group_is_said(host: LocalHost, layout: Layout, tmp_path: Path) -> None:
+    group = {"memory.max": f"{900 * MIB}\n", "memory.current": f"{800 * MIB}\n", "memory.stat": "inactive_file 0\n"}
+    files = {f"sys/fs/cgroup/box/{name}": text for name, text in group.items()} | {"proc/self/cgroup": "0::/box\n"}
+    report = preflight_host(host, layout, 200 * MIB, kernel=recorded_kernel(tmp_path / "k", files=files))
+    (finding,) = (finding for finding in report.findings if finding.code == "memory")
+    assert "100.00 MiB are available" in finding.message
+    assert "is limited to 900.00 MiB" in finding.message
+
+
+def gpu_kernel(folder: Path) -> dict[str, str]:
+    files = {"dev/nvidia0": "", "dev/nvidiactl": "", "dev/nvidia-uvm": ""}
+    return recorded_kernel(folder, files=files) | {"PROC": "/proc"}
+
+
+def test_a_foreign_process_on_the_gpu_is_refused_by_name(host: LocalHost, layout: Layout, tmp_path: Path) -> None:
+    kernel = gpu_kernel(tmp_path / "k")
+    code = f"import time; f = open({kernel['DEV'] + '/nvidia0'!r}); print('ready', flush=True); time.sleep(600)"
+    with running(sys.executable, "-c", code) as process:
+        report = preflight_host(host, layout, kernel=kernel)
+        assert [holder.pid for holder in report.holders] == [process.pid]
+        with pytest.raises(UsageError, match=f"the GPU is in use .*nvidia0.* by pid {process.pid}"):
+            raise_findings(report)
+        assert codes(preflight_host(host, layout, needs_gpu=False, kernel=kernel)) == []
+        write_daemon(layout, process.pid)
+        assert codes(preflight_host(host, layout, kernel=kernel)) == [], "our own daemon is no stranger"
+
+
+def test_a_monitor_on_the_gpu_is_let_be_unless_it_computes(host: LocalHost, layout: Layout, tmp_path: Path) -> None:
+    kernel = gpu_kernel(tmp_path / "k")
+    monitor = tmp_path / "nvidia-persistenced"
+    monitor.write_bytes(Path("/bin/bash").read_bytes())
+    monitor.chmod(0o755)
+    for device, expected in (("nvidiactl", []), ("nvidia-uvm", ["gpu"])):
+        code = (
+            f"exec 5<{kernel['DEV']}/{device}; echo ready; read -r _ <&5; while :; do read -r -t 60 _ </dev/zero; done"
+        )
+        with running(str(monitor), "-c", code):
+            assert codes(preflight_host(host, layout, kernel=kernel)) == expected
+
+
+def test_a_folder_that_cannot_be_used_is_refused(host: LocalHost) -> None:
+    report = preflight_host(host, Layout("/proc/nowhere", "prover"), needs_gpu=False)
+    assert codes(report) == ["folder-not-writable"]
+
+
+def test_a_long_socket_path_is_a_warning(host: LocalHost, tmp_path: Path) -> None:
+    report = preflight_host(host, Layout(str(tmp_path / ("x" * 100)), "prover"), needs_gpu=False)
+    assert codes(report) == ["socket-path"]
+    raise_findings(report)
+
+
+def test_a_fitting_artifact_has_no_finding(facts: HostFacts) -> None:
+    assert preflight_manifest(facts, manifest(), 1000) == []
+
+
+@pytest.mark.parametrize(
+    ("host_is", "artifact_is", "code", "said"),
+    [
+        ({"machine": "aarch64"}, {}, "architecture", "for x86_64, the host is aarch64"),
+        ({"libc_version": "2.28"}, {}, "glibc", "glibc 2.28, and the artifact needs 2.31"),
+        ({"libc": "musl", "libc_version": ""}, {}, "glibc", "musl"),
+        ({"libc": "unknown", "libc_version": ""}, {}, "glibc-unknown", "could not be found"),
+        ({"cpu_flags": frozenset({"adx"})}, {"cpu_flags": ["adx", "avx512ifma"]}, "cpu-flags", "lacks avx512ifma"),
+        (
+            {},
+            {"runtime": "host-python", "host_python": HostPython(version="3.12", path="/usr/bin/python3.12")},
+            "host-python",
+            "/usr/bin/python3 3.11.2",
+        ),
+        ({"tools": frozenset({"cat", "timeout"})}, {}, "tools", "tar, gzip"),
+        ({"disk_free_bytes": 3400}, {}, "disk-full", "3.5 times is assumed"),
+    ],
+)
+def test_what_does_not_fit_is_named(
+    facts: HostFacts, host_is: dict[str, object], artifact_is: dict[str, object], code: str, said: str
+) -> None:
+    findings = preflight_manifest(facts.model_copy(update=host_is), manifest(**artifact_is), 1000)
+    assert codes(findings) == [code]
+    assert said in findings[0].message
+
+
+def test_glibc_versions_are_numbers_and_not_texts(facts: HostFacts) -> None:
+    assert preflight_manifest(facts.model_copy(update={"libc_version": "2.100"}), manifest(), 0) == []
+
+
+def test_the_right_python_on_the_host_is_enough(facts: HostFacts) -> None:
+    wanted = HostPython(version="3.11", path="/opt/python3.11")
+    assert preflight_manifest(facts, manifest(runtime="host-python", host_python=wanted), 0) == []
+
+
+def test_all_errors_come_in_one_message(facts: HostFacts) -> None:
+    bad = facts.model_copy(update={"machine": "aarch64", "libc_version": "2.28", "disk_free_bytes": 0})
+    with pytest.raises(UsageError) as refused:
+        raise_findings(preflight_manifest(bad, manifest(), 1000))
+    assert refused.value.code == "preflight"
+    for part in ("3 problems", "aarch64", "2.28", "to ship"):
+        assert part in refused.value.message
+
+
+def test_warnings_alone_refuse_nothing(facts: HostFacts) -> None:
+    raise_findings(preflight_manifest(facts.model_copy(update={"tools": facts.tools - {"timeout"}}), manifest(), 0))
+
+
+def test_the_biggest_process_comes_first(host: LocalHost) -> None:
+    with holding(150) as large, holding(80) as small:
+        pids = [info.pid for info in probe_processes(host, min_bytes=70 * MIB)]
+        assert pids.index(large.pid) < pids.index(small.pid)
