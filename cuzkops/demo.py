@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 DATA = Path(__file__).parent / "demo_data"
 # circuit -> proofs after each deploy
-PROOFS = {"mul60": 5, "cube500": 2}
+PROOFS = {"mul60": 4, "cube500": 2}
 BUDGETS = ("512MiB", "640MiB")
 """Memory budgets of the two releases: what changes between them is one value of the configuration."""
 _WAIT_S = 120.0

@@ -1,0 +1,81 @@
+"""docs/CLI.md holds the help of every command, word for word; on a mismatch what it should be is written beside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import typer.main
+
+from cuzkops import cli
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT = ROOT / "docs" / "CLI.md"
+VERBS = (
+    "adopt",
+    "build",
+    "demo",
+    "deploy",
+    "kill",
+    "launch",
+    "logs",
+    "prove",
+    "ship",
+    "status",
+    "unlock",
+    "wait-memory",
+)
+
+
+def commands() -> Mapping[str, object]:
+    group = typer.main.get_command(cli.app)
+    found: Mapping[str, object] = group.commands  # type: ignore[attr-defined] # the group's own table
+    return found
+
+
+def help_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert cli.run([*words, "--help"]) == 0
+    return capsys.readouterr().out.rstrip("\n")
+
+
+@pytest.fixture(autouse=True)
+def _width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+
+
+def test_the_verbs_are_those_of_the_loop() -> None:
+    assert sorted(commands()) == sorted(VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_command_and_option_has_help_and_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = commands()[verb]
+    assert len(str(command.help)) > 20  # type: ignore[attr-defined]
+    for parameter in command.params:  # type: ignore[attr-defined]
+        assert parameter.help, f"{verb}: {parameter.name}"
+    text = help_of(capsys, verb)
+    assert f"Example: cuzkops {verb}" in text
+    assert "[OPTIONS]" in text.splitlines()[0]
+
+
+def test_the_document_is_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    head = DOCUMENT.read_text().partition("\n## ")[0] if DOCUMENT.exists() else "# The command line"
+    parts = [head, f"## cuzkops\n\n```text\n{help_of(capsys)}\n```"]
+    parts += [f"## cuzkops {verb}\n\n```text\n{help_of(capsys, verb)}\n```" for verb in sorted(commands())]
+    expected = "\n\n".join(part.strip("\n") for part in parts) + "\n"
+    if not DOCUMENT.exists() or DOCUMENT.read_text() != expected:
+        beside = DOCUMENT.with_name("CLI.md.got")
+        beside.write_text(expected)
+        pytest.fail(f"docs/CLI.md is out of date: compare it with {beside} and replace it")
+
+
+def test_every_command_is_in_the_readme() -> None:
+    readme = ROOT / "README.md"
+    if not readme.exists():
+        pytest.fail("README.md is missing")
+    text = readme.read_text()
+    assert [verb for verb in VERBS if f"cuzkops {verb}" not in text] == []
