@@ -1,0 +1,222 @@
+"""Commands around a daemon that runs: deployed on this machine from the small artifact of the tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cuzkops import cli
+from cuzkops.state import open_state
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from cuzkops.steps.build import Artifact
+
+ROOT = Path(__file__).parents[2]
+LOG = ROOT / "tests" / "data" / "timelines" / "two-circuits.log"
+ZKEY = ROOT / "tests" / "data" / "groth16" / "mul60" / "circuit.zkey"
+WITNESS = ROOT / "tests" / "data" / "groth16" / "mul60" / "witness.wtns"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """A place of the test's own; what was deployed there is stopped at the end."""
+    (tmp_path / "cwd").mkdir()
+    monkeypatch.chdir(tmp_path / "cwd")
+    monkeypatch.setattr("cuzkops.memory_verdict.CALM_S", 0.5)  # a host where nothing was killed: its window is not ours
+    place = ["local", "--remote-dir", str(tmp_path / "remote dir")]
+    yield place
+    assert cli.run(["kill", *place, "--grace", "5s"]) == 0
+
+
+@pytest.fixture
+def deploy(
+    place: list[str], make_artifact: Callable[..., Artifact], capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Any]:
+    artifact = make_artifact()
+
+    def run_deploy(*words: str) -> Any:
+        command = ["deploy", *place, "--artifact", str(artifact.directory), "--circuit", f"mul60={ZKEY}", *words]
+        return run(capsys, *command)
+
+    return run_deploy
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, Any, str]:
+    status = cli.run([*words, "--json"])
+    captured = capsys.readouterr()
+    return status, json.loads(captured.out), captured.err
+
+
+def text(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert cli.run(list(words)) == 0
+    return capsys.readouterr().out
+
+
+def test_a_deploy_runs_what_was_shipped_and_is_recorded(
+    deploy: Callable[..., Any], place: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, document, err = deploy("--budget", "64MiB")
+    assert status == 0
+    daemon = document["launched"]["daemon"]
+    assert daemon["release_id"] == document["shipped"]["release_id"]
+    for step in ("preflight", "build", "ship", "check", "kill", "wait-memory", "launch"):
+        assert re.search(rf"^{step}: .* \([0-9.]+ (us|ms|s)\)$", err, re.MULTILINE), step
+    (run_folder,) = open_state().runs()
+    assert run_folder.run_id == daemon["launch_id"]
+    record = run_folder.read()
+    assert (record.target, record.build_id, record.peak_bytes) == ("local", daemon["build_id"], None)
+    samples = [json.loads(line) for line in run_folder.memory.read_text().splitlines()]
+    assert all(sample["available_bytes"] > 0 for sample in samples)
+    assert len(samples) >= 2
+    status_text = text(capsys, "status", *place)
+    assert f"release {daemon['release_id']}; pid {daemon['pid']} " in status_text
+    assert "lock: free" in status_text
+    config = tmp_path / "remote dir" / "prover" / "releases" / daemon["release_id"] / "config.toml"
+    assert "64MiB" in config.read_text()
+
+
+def test_a_second_deploy_stops_the_first_daemon(deploy: Callable[..., Any]) -> None:
+    first = deploy("--budget", "64MiB")[1]["launched"]
+    status, second, _ = deploy("--budget", "65MiB")
+    assert status == 0
+    assert second["killed"]["processes"][0]["pid"] == first["daemon"]["pid"]
+    assert second["launched"]["previous"] == first["daemon"]["release_id"]
+    assert not Path(f"/proc/{first['daemon']['pid']}/exe").exists()
+
+
+def test_a_need_that_the_host_cannot_meet_is_refused_before_anything_changes(
+    deploy: Callable[..., Any], tmp_path: Path
+) -> None:
+    status, document, _ = deploy("--need", "4000GiB")
+    assert (status, document["error"]["code"]) == (2, "memory")
+    assert not (tmp_path / "remote dir").exists()
+
+
+def test_a_dry_deploy_prints_every_script_and_changes_nothing(deploy: Callable[..., Any], tmp_path: Path) -> None:
+    status, document, _ = deploy("--dry-run")
+    assert status == 0
+    titles = [script["title"] for script in document["plan"]]
+    order = [
+        next(i for i, title in enumerate(titles) if title.startswith(word))
+        for word in ("take the lock", "check release", "launch release", "release the lock")
+    ]
+    assert order == sorted(order)
+    assert not (tmp_path / "remote dir").exists()
+    assert list((open_state().root / "runs").glob("*")) == []
+
+
+def test_ship_then_launch_is_a_deploy_by_hand(
+    place: list[str], make_artifact: Callable[..., Artifact], capsys: pytest.CaptureFixture[str]
+) -> None:
+    artifact = str(make_artifact().directory)
+    status, document, _ = run(capsys, "launch", *place)
+    assert (status, document["error"]["code"]) == (2, "no-release")
+    status, shipped, _ = run(capsys, "ship", *place, "--artifact", artifact)
+    assert status == 0
+    status, document, _ = run(capsys, "launch", *place)
+    assert shipped["release_id"] in document["error"]["message"]
+    status, document, _ = run(capsys, "launch", *place, "--release", shipped["release_id"])
+    assert (status, document["daemon"]["release_id"]) == (0, shipped["release_id"])
+    status, document, _ = run(capsys, "launch", *place)
+    assert (status, document["error"]["code"]) == (1, "runs-already")
+
+
+def test_proofs_are_written_where_snarkjs_looks_for_them(
+    deploy: Callable[..., Any], place: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert deploy()[0] == 0
+    status, document, _ = run(capsys, "prove", "mul60", str(WITNESS), *place, "--out", str(tmp_path / "one"))
+    assert (status, len(document["jobs"])) == (0, 1)
+    assert sorted(path.name for path in (tmp_path / "one").iterdir()) == ["proof.json", "public.json"]
+    assert json.loads((tmp_path / "one" / "public.json").read_text()) == ["1"]
+    out = text(capsys, "prove", "mul60", str(WITNESS), *place, "--out", str(tmp_path / "three"), "--count", "3")
+    assert out.startswith("3 proofs of mul60, verified by the daemon, ")
+    assert sorted(path.name for path in (tmp_path / "three").iterdir()) == ["1", "2", "3"]
+
+
+def test_a_witness_that_is_not_here_is_refused_before_connecting(
+    place: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, document, _ = run(capsys, "prove", "mul60", "none.wtns", *place)
+    assert (status, document["error"]["code"]) == (2, "witness")
+    assert "--on-host" in document["error"]["hint"]
+
+
+def test_logs_where_nothing_was_launched(place: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    status, document, _ = run(capsys, "logs", *place)
+    assert (status, document["error"]["code"]) == (2, "no-logs")
+
+
+def test_a_log_without_a_timing_line_is_status_5(
+    deploy: Callable[..., Any], place: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert deploy()[0] == 0  # the small daemon writes lines that lack keys
+    status, document, _ = run(capsys, "logs", *place, "--parse")
+    assert (status, document["error"]["code"]) == (5, "no-timing-lines")
+    assert "lacks build, release" in document["error"]["details"]["bad_lines"][0]
+
+
+def test_a_parsed_log_completes_the_record_of_its_run(
+    deploy: Callable[..., Any], place: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launch_id = deploy()[1]["launched"]["daemon"]["launch_id"]
+    log = tmp_path / "remote dir" / "prover" / "logs" / f"{launch_id}.log"
+    log.write_text(LOG.read_text().replace("20261129-193436-000000-a1b2", launch_id))
+    status, document, _ = run(capsys, "logs", *place, "--parse")
+    assert status == 0
+    assert document["runs"][0]["run"] == launch_id
+    (run_folder,) = open_state().runs()
+    assert run_folder.read().peak_bytes == 124 << 20
+    assert (run_folder.logs / log.name).read_bytes() == log.read_bytes()
+    assert text(capsys, "logs", *place, "--parse").splitlines()[0] == f"run {launch_id}"
+
+
+def test_lines_are_shown_as_they_are_and_one_document_a_line(
+    deploy: Callable[..., Any], place: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert deploy()[0] == 0
+    lines = text(capsys, "logs", *place).splitlines()
+    assert lines[0].startswith("HEADER run=")
+    assert text(capsys, "logs", *place, "--lines", "1").splitlines() == lines[-1:]
+    assert cli.run(["logs", *place, "--json"]) == 0
+    documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert documents == [{"line": line} for line in lines]
+
+
+def test_following_ends_with_the_daemon(
+    deploy: Callable[..., Any], place: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pid = deploy()[1]["launched"]["daemon"]["pid"]
+    timer = threading.Timer(1.5, os.kill, (pid, signal.SIGTERM))
+    timer.start()
+    assert cli.run(["logs", *place, "--follow", "--parse", "--json"]) == 0
+    timer.join()
+    captured = capsys.readouterr()
+    documents = [json.loads(line) for line in captured.out.splitlines()]
+    assert [document["kind"] for document in documents] == ["BadLine", "BadLine"]  # the small daemon's
+    assert "the daemon ended" in captured.err
+    assert cli.run(["logs", *place, "--follow", "--lines", "1"]) == 0  # and again: nobody runs
+    captured = capsys.readouterr()
+    assert captured.out.startswith("DAEMON run=")
+    assert "no daemon runs" in captured.err
+
+
+def test_a_launch_id_that_is_no_name_is_refused(
+    place: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = tmp_path / "remote dir" / "prover" / "logs"
+    logs.mkdir(parents=True)
+    shutil.copy(LOG, logs / "-rf ..log")
+    status, document, _ = run(capsys, "logs", *place)
+    assert (status, document["error"]["code"]) == (5, "launch-id")
+    assert not (open_state().root / "runs").exists()
