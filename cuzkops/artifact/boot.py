@@ -8,21 +8,32 @@ import importlib
 import os
 import sys
 
-sys.dont_write_bytecode = True  # a release is shared by hard links and never changes
-_here = os.path.dirname(os.path.abspath(sys.executable if getattr(sys, "frozen", False) else __file__))  # noqa: PTH100, PTH120 - pathlib is not needed to start
-_release = os.path.dirname(_here)  # noqa: PTH120 - the same
-os.environ.setdefault("PROVER_RELEASE_DIR", _release)
-if getattr(sys, "frozen", False):
-    # what the bundle's loader set for this process alone; its children, and itself started again, begin without
-    for _name in [name for name in os.environ if name.startswith("_PYI_")]:
-        del os.environ[_name]
-    _libraries = os.environ.pop("LD_LIBRARY_PATH_ORIG", None)
+
+def main() -> int:
+    """Make this process the prover; returns its exit status."""
+    sys.dont_write_bytecode = True  # a release is shared by hard links and never changes
+    bundled = getattr(sys, "frozen", False)
+    runtime = os.path.dirname(os.path.abspath(sys.executable if bundled else __file__))  # noqa: PTH100, PTH120 - starts without pathlib
+    release = os.path.dirname(runtime)  # noqa: PTH120 - the same
+    if bundled:
+        _forget_the_loader()
+    os.environ.setdefault("PROVER_RELEASE_DIR", release)
+    sys.path += [f"{release}/app", f"{runtime}/site-packages"]
+    sys.argv[0] = f"{release}/prover"
+    # By name at run time: an import statement would make PyInstaller pack the prover of the build environment.
+    status: int = importlib.import_module("prover.cli").main()
+    return status
+
+
+def _forget_the_loader() -> None:
+    """Drop what the bundle's loader set for this process alone: its children, and itself started again, begin anew."""
+    for name in [name for name in os.environ if name.startswith("_PYI_")]:
+        del os.environ[name]
     os.environ.pop("LD_LIBRARY_PATH", None)
-    if _libraries is not None:
-        os.environ["LD_LIBRARY_PATH"] = _libraries
+    before = os.environ.pop("LD_LIBRARY_PATH_ORIG", None)
+    if before is not None:
+        os.environ["LD_LIBRARY_PATH"] = before
 
-sys.path += [f"{_release}/app", f"{_here}/site-packages"]
-sys.argv[0] = f"{_release}/prover"
 
-# By name at run time: an import statement would make PyInstaller pack the prover of the build environment.
-sys.exit(importlib.import_module("prover.cli").main())
+if __name__ == "__main__":
+    sys.exit(main())
