@@ -7,6 +7,8 @@ import os
 import re
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 LOG = ROOT / "tests" / "data" / "timelines" / "two-circuits.log"
 ZKEY = ROOT / "tests" / "data" / "groth16" / "mul60" / "circuit.zkey"
+pytestmark = pytest.mark.peers  # a daemon process
 WITNESS = ROOT / "tests" / "data" / "groth16" / "mul60" / "witness.wtns"
 
 
@@ -220,3 +223,27 @@ def test_a_launch_id_that_is_no_name_is_refused(
     status, document, _ = run(capsys, "logs", *place)
     assert (status, document["error"]["code"]) == (5, "launch-id")
     assert not (open_state().root / "runs").exists()
+
+
+def test_ctrl_c_while_the_new_daemon_starts_names_it_and_how_to_go_on(
+    place: list[str], make_artifact: Callable[..., Artifact], tmp_path: Path
+) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[small]\nmode = "never-ready"\n')
+    artifact = str(make_artifact().directory)
+    command = [sys.executable, "-m", "cuzkops", "deploy", *place, "--artifact", artifact, "--config", str(config)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as deploy:
+        assert deploy.stderr is not None
+        for line in deploy.stderr:
+            if "is starting" in line:
+                break
+        deploy.send_signal(signal.SIGINT)
+        last = deploy.stderr.read()
+        assert deploy.wait(30) == 130
+    pid = re.search(r"pid (\d+)", last)
+    assert pid, last
+    assert last.startswith("error: interrupted: ")
+    assert Path(f"/proc/{pid[1]}/exe").exists()  # it goes on, as it was said
+    assert "`cuzkops kill` stops it" in last
+    assert not (tmp_path / "remote dir" / "lock").exists()
