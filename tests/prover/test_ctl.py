@@ -162,14 +162,13 @@ def test_an_interrupted_wait_names_the_job(make_daemon: Callable[..., Any], wait
     daemon = make_daemon("cube500")
     daemon.start()
     witness = ROOT / "tests/data/groth16/cube500/witness.wtns"
-    command = [sys.executable, "-m", "prover", "ctl", "prove", "--circuit", "cube500", "--count", "50"]
-    client = subprocess.Popen(
-        [*command, "--witness-path", witness, "--home", daemon.home], cwd=ROOT, stderr=subprocess.PIPE
-    )
-    wait_until(lambda: daemon.ask("status")["jobs"]["running"] == 1)
-    time.sleep(0.2)  # from acceptance to the wait
-    client.send_signal(signal.SIGTERM)
-    _, err = client.communicate(timeout=30)
+    command = [sys.executable, "-m", "prover", "ctl", "prove", "--circuit", "cube500", "--count", "256"]
+    command += ["--witness-path", str(witness), "--home", str(daemon.home)]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE) as client:
+        wait_until(lambda: daemon.ask("status")["jobs"]["running"] == 1)
+        time.sleep(0.2)  # from acceptance to the wait
+        client.send_signal(signal.SIGTERM)
+        _, err = client.communicate(timeout=30)
     assert client.returncode == 130
     job_id = err.decode().split("job ")[1].split()[0]
     assert f"prover ctl cancel {job_id}" in err.decode()
@@ -182,7 +181,7 @@ def test_a_wait_that_is_too_short_says_how_to_go_on(make_daemon: Callable[..., A
     daemon = make_daemon("cube500")
     daemon.start()
     witness = ROOT / "tests/data/groth16/cube500/witness.wtns"
-    arguments = ["--circuit", "cube500", "--count", "50", "--witness-path", witness]
+    arguments = ["--circuit", "cube500", "--count", "256", "--witness-path", witness]
     done = daemon.ctl("prove", *arguments, "--wait-s", "0.2", "--json")
     assert done.returncode == 1
     error = json.loads(done.stdout)["error"]

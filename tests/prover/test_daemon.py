@@ -35,6 +35,10 @@ def witness(circuit: str) -> Path:
     return FIXTURES / circuit / "witness.wtns"
 
 
+# Many seconds of work, whatever the machine; no test waits for its end.
+LONG_JOB = ["--witness-path", str(witness("cube500"))] * 256
+
+
 def assert_verified(answer: dict[str, Any], circuit: str) -> None:
     vkey = json.loads((FIXTURES / circuit / "verification_key.json").read_text())
     public = json.loads((FIXTURES / circuit / "public.json").read_text())
@@ -116,28 +120,27 @@ def test_failures_end_jobs_and_nothing_else(make_daemon: Make, tmp_path: Path) -
 def test_sigterm_finishes_what_was_accepted(make_daemon: Make, wait_until: Callable[..., None]) -> None:
     daemon = make_daemon("cube500")
     daemon.start()
-    submit = ["submit", "--circuit", "cube500", *["--witness-path", str(witness("cube500"))] * 2]
-    first, second = daemon.ask(*submit), daemon.ask(*submit)
-    waiting = subprocess.Popen(
-        [sys.executable, "-m", "prover", "ctl", "job", second["id"], "--wait-s", "60", "--json", "--home", daemon.home],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-    )
-    wait_until(lambda: daemon.ask("job", first["id"])["state"] == "running")
-    daemon.process.send_signal(signal.SIGTERM)
-    wait_until(lambda: daemon.ask("status")["daemon"]["state"] == "draining")
-    refused = daemon.ctl("prove", "--circuit", "cube500", "--witness-path", witness("cube500"))
-    assert refused.returncode == 1
-    assert b"draining" in refused.stderr
-    not_ready = daemon.ctl("ready", "--wait-s", "30")
-    assert not_ready.returncode == 1
-    assert b"draining" in not_ready.stderr
-    out, _ = waiting.communicate(timeout=120)
+    first = daemon.ask("submit", "--circuit", "cube500", *LONG_JOB)
+    second = daemon.ask("submit", "--circuit", "cube500", "--witness-path", witness("cube500"))
+    command = [sys.executable, "-m", "prover", "ctl", "job", second["id"], "--wait-s", "60", "--json"]
+    with subprocess.Popen([*command, "--home", daemon.home], cwd=ROOT, stdout=subprocess.PIPE) as waiting:
+        wait_until(lambda: daemon.ask("job", first["id"])["n_partitions_done"] >= 1)
+        daemon.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: daemon.ask("status")["daemon"]["state"] == "draining")
+        refused = daemon.ctl("prove", "--circuit", "cube500", "--witness-path", witness("cube500"))
+        not_ready = daemon.ctl("ready", "--wait-s", "30")
+        daemon.ask("cancel", first["id"])
+        out, _ = waiting.communicate(timeout=120)
+    for answer in (refused, not_ready):
+        assert answer.returncode == 1
+        assert b"draining" in answer.stderr
     assert_verified(json.loads(out), "cube500")
     assert daemon.wait() == 0
     names = [event.event for event in daemon.events() if event.family in ("JOB", "DAEMON")]
-    assert names.count("done") == 2
-    assert names[-1] == "stopped"
+    assert names == [
+        *("ready", "accepted", "started", "accepted", "draining"),
+        *("cancelled", "started", "done", "stopped"),
+    ]
     assert not (daemon.home / "run/daemon.json").exists()
 
 
@@ -145,7 +148,7 @@ def test_a_drain_that_takes_too_long_gives_up(make_daemon: Make) -> None:
     daemon = make_daemon("cube500", extra="[daemon]\ndrain_timeout_s = 0.2\n")
     daemon.start()
     for _ in range(2):
-        daemon.ask("submit", "--circuit", "cube500", *["--witness-path", str(witness("cube500"))] * 40)
+        daemon.ask("submit", "--circuit", "cube500", *LONG_JOB)
     daemon.process.send_signal(signal.SIGTERM)
     assert daemon.wait() == 1
     assert "the drain timed out: 2 jobs were lost" in daemon.stderr.read_text()
@@ -157,7 +160,7 @@ def test_a_drain_that_takes_too_long_gives_up(make_daemon: Make) -> None:
 def test_a_second_signal_ends_at_once(make_daemon: Make, wait_until: Callable[..., None], number: int) -> None:
     daemon = make_daemon("cube500")
     daemon.start()
-    daemon.ask("submit", "--circuit", "cube500", *["--witness-path", str(witness("cube500"))] * 100)
+    daemon.ask("submit", "--circuit", "cube500", *LONG_JOB)
     daemon.process.send_signal(number)
     wait_until(lambda: "finishing 1 jobs" in daemon.stderr.read_text())
     daemon.process.send_signal(number)
@@ -169,7 +172,7 @@ def test_a_second_signal_ends_at_once(make_daemon: Make, wait_until: Callable[..
 def test_a_running_job_is_cancelled_between_partitions(make_daemon: Make, wait_until: Callable[..., None]) -> None:
     daemon = make_daemon("cube500")
     daemon.start()
-    job = daemon.ask("submit", "--circuit", "cube500", *["--witness-path", str(witness("cube500"))] * 100)
+    job = daemon.ask("submit", "--circuit", "cube500", *LONG_JOB)
     wait_until(lambda: daemon.ask("job", job["id"])["n_partitions_done"] >= 1)
     assert daemon.ask("cancel", job["id"])["state"] == "running"
     answer = daemon.ask("job", job["id"], "--wait-s", "30")
@@ -287,10 +290,10 @@ def test_every_event_is_written_in_its_place(make_daemon: Make) -> None:
     daemon.ask("prove", "--circuit", "mul60", "--witness-path", witness("mul60"), "--count", "3")
     daemon.ask("prove", "--circuit", "cube500", "--witness-path", witness("cube500"))
     assert daemon.ctl("prove", "--circuit", "mul60", "--witness-path", witness("cube500")).returncode == 2
-    blocker = daemon.ask("submit", "--circuit", "cube500", *["--witness-path", str(witness("cube500"))] * 3)
+    blocker = daemon.ask("submit", "--circuit", "cube500", *LONG_JOB)
     queued = daemon.ask("submit", "--circuit", "cube500", "--witness-path", witness("cube500"))
-    daemon.ask("cancel", queued["id"])
-    daemon.ask("job", blocker["id"], "--wait-s", "60")
+    assert daemon.ask("cancel", queued["id"])["state"] == "cancelled"
+    daemon.ask("cancel", blocker["id"])
     stop(daemon)
     events = daemon.events()
     assert {(event.family, event.event) for event in events} == set(EVENTS)
@@ -304,7 +307,7 @@ def test_every_event_is_written_in_its_place(make_daemon: Make) -> None:
             assert name not in parts[event.common["job"], event.common["part"]]
             parts[event.common["job"], event.common["part"]][name] = event
     whole = [part for part in parts.values() if "FIN_TIMING" in part]
-    assert len(whole) == 3 + 1 + 3
+    assert len(whole) >= 3 + 1
     for part in whole:
         assert_nested(part)
 
