@@ -90,10 +90,12 @@ end() {  # $1: signal, $2: tenths of a second to wait
     done
 }
 {
-    if [ -n "$PID" ]; then
+    if [ -z "$PID" ] || ! alive; then
+        echo "ended"
+    else
         end TERM 150
         end KILL 150
-        alive && echo "alive"
+        if alive; then echo "alive"; else echo "stopped"; fi
     fi
     if [ -n "$PREVIOUS" ]; then point "$PREVIOUS"; else rm -f current; fi
 } 2>/dev/null
@@ -182,7 +184,8 @@ def parse_observation(output: str) -> Observation:
 def abort_script(layout: Layout, launch_id: str, previous: str, process: tuple[int, int] | None) -> Script:
     """End what a failed launch started, move ``current`` back, and show the ends of its logs.
 
-    Prints ``alive`` if the process did not end, then the name of each log before its end.
+    Prints what became of the process (``ended`` by itself, ``stopped`` now, still ``alive``), then the name of each
+    log before its end.
 
     Args:
         layout: Where things lie.

@@ -255,16 +255,21 @@ def _aborted(host: Host, layout: Layout, request: LaunchRequest, started: _Start
     logs = f"{layout.logs}/{request.launch_id}"
     try:
         script = abort_script(layout, request.launch_id, started.previous, process)
-        lines = [line for line in host.run(script, timeout_s=90).check().out.splitlines() if line]
-        is_alive = lines[:1] == ["alive"]
-        tail = lines[1:] if is_alive else lines
-        ending = f"it is still alive as pid {started.pid}" if is_alive else "it was stopped"
+        fate, *tail = [line for line in host.run(script, timeout_s=90).check().out.splitlines() if line]
     except OpsError as second:
-        tail, ending = [], f"whether pid {started.pid} was stopped is not known: {second.message}"
-    last = f": {tail[-1]}" if tail and not tail[-1].startswith(request.launch_id) else ""
+        fate, tail = f"whether pid {started.pid} was stopped is not known: {second.message}", []
+    ending = {"ended": "", "stopped": " (it was stopped)", "alive": f" (it is still alive as pid {started.pid})"}
+    why = _last_words(tail, request.launch_id)
     return type(error)(
         error.code,
-        f"{error.message}{last} ({ending})",
+        f"{error.message}{f': {why}' if why else ''}{ending.get(fate, f' ({fate})')}",
         error.hint or f"its logs are {logs}.{{log,out,err}} on {host.target}",
         {**error.details, "last_lines": tail, "logs": [f"{logs}.{kind}" for kind in ("log", "out", "err")]},
     )
+
+
+def _last_words(tail: list[str], launch_id: str) -> str:
+    """The daemon's own error in the ends of its logs, else their last line; the hint of an error is not the error."""
+    errors = [line.removeprefix("error: ") for line in tail if line.startswith("error: ")]
+    lines = [line for line in tail if not line.startswith(f"{launch_id}.")]
+    return errors[-1] if errors else lines[-1] if lines else ""

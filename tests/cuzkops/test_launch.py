@@ -200,9 +200,9 @@ def test_every_shell_starts_a_process_that_lives_on(
     assert current(layout) == f"releases/{release}"
     if setsid != "none":
         assert os.getsid(pid) == pid
-    assert run_in(shell, abort_script(layout, "one", "releases/older", (pid, ticks + 1)), path).find("alive") < 0
+    assert run_in(shell, abort_script(layout, "one", "releases/older", (pid, ticks + 1)), path).startswith("ended\n")
     assert alive(pid)  # another start time is another process
-    run_in(shell, abort_script(layout, "one", "releases/older", (pid, ticks)), path)
+    assert run_in(shell, abort_script(layout, "one", "releases/older", (pid, ticks)), path).startswith("stopped\n")
     assert not alive(pid)
     assert current(layout) == "releases/older"
 
