@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from cuzkops.commands.build import DEFAULT_ARTIFACT, build_request
 from cuzkops.commands.options import (
@@ -17,6 +15,8 @@ from cuzkops.commands.options import (
     Circuits,
     Config,
     DryRun,
+    Grace,
+    Need,
     Timeout,
     duration_s,
     on_host,
@@ -46,25 +46,9 @@ def deploy(
     builder: Builder = None,
     base_image: BaseImage = None,
     artifact: Artifact = None,
-    need: Annotated[
-        str | None,
-        typer.Option(
-            "--need",
-            metavar="SIZE",
-            help="Host memory that the new daemon needs, such as 2GiB; else its budget, else what it says itself.",
-            show_default=False,
-        ),
-    ] = None,
+    need: Need = None,
     timeout: Timeout = "30m",
-    grace: Annotated[
-        str | None,
-        typer.Option(
-            "--grace",
-            metavar="DURATION",
-            help="Time for the old daemon to end by itself before SIGKILL; else what its kind needs.",
-            show_default=False,
-        ),
-    ] = None,
+    grace: Grace = None,
     dry_run: DryRun = False,
 ) -> None:
     """Build, ship, check, stop the old daemon, wait for its memory, launch the new one, and verify what runs.

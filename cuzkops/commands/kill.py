@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cuzkops.commands.options import DryRun, Yes, duration_s, on_host
+from cuzkops.commands.options import DryRun, Grace, Yes, duration_s, on_host
 from cuzkops.errors import UsageError
 from cuzkops.session import Place
 
@@ -24,15 +24,7 @@ def kill(
         int | None,
         typer.Option("--pid", metavar="PID", min=1, help="Stop exactly this process and its descendants instead."),
     ] = None,
-    grace: Annotated[
-        str | None,
-        typer.Option(
-            "--grace",
-            metavar="DURATION",
-            help="Time to end by itself before SIGKILL, such as 30s; else what the kind of daemon needs.",
-            show_default=False,
-        ),
-    ] = None,
+    grace: Grace = None,
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:

@@ -92,6 +92,25 @@ Budget = Annotated[
     ),
 ]
 
+Need = Annotated[
+    str | None,
+    typer.Option(
+        "--need",
+        metavar="SIZE",
+        help="Host memory that the new daemon needs, such as 2GiB; else its budget, else what it says itself.",
+        show_default=False,
+    ),
+]
+Grace = Annotated[
+    str | None,
+    typer.Option(
+        "--grace",
+        metavar="DURATION",
+        help="Time to end by itself before SIGKILL, such as 30s; else what the kind of daemon needs.",
+        show_default=False,
+    ),
+]
+
 _TARGET = Annotated[
     str | None,
     typer.Argument(
