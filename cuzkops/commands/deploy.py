@@ -28,6 +28,8 @@ from cuzkops.state import new_run_id
 from cuzkops.units import format_duration_s
 
 if TYPE_CHECKING:
+    import typer
+
     from cuzkops.memory_verdict import Reason, Sample
     from cuzkops.rendering import Screen
     from cuzkops.session import Session
