@@ -29,6 +29,7 @@ point() {  # move the link `current` to $1 in one step
 _START = r"""
 umask 077
 mkdir -p "$RUN" "$LOGS" && cd "$DAEMON_HOME" || exit 1
+rm -f "$RUN"/witness-*.wtns "$RUN"/*.pid  # left by clients that died; no daemon runs now
 previous=$(readlink current 2>/dev/null)
 echo "previous $previous"
 point "releases/$RELEASE_ID" || exit 1

@@ -115,7 +115,10 @@ def launch(
     except OpsError as error:
         raise _aborted(host, layout, request, started, error) from error
     details = {"release_id": request.release_id, "launch_id": request.launch_id, "pid": started.pid}
-    audit.append(host, layout, "launch", details)
+    try:
+        audit.append(host, layout, "launch", details)
+    except OpsError as error:  # the daemon runs all the same
+        progress(f"the audit log was not written: {error.message}")
     logs = f"{layout.logs}/{request.launch_id}"
     return LaunchResult(
         daemon,

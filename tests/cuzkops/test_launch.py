@@ -86,6 +86,22 @@ def test_a_daemon_is_launched_verified_and_outlives_the_client(layout: Layout, h
     assert [line["action"] for line in audit] == ["ship", "launch"]
 
 
+def test_what_dead_clients_left_is_removed_at_a_launch(layout: Layout, start: Launch) -> None:
+    Path(layout.run).mkdir(parents=True)
+    for name in ("witness-0123.wtns", "older.pid"):
+        (Path(layout.run) / name).write_text("secret")
+    start()
+    assert sorted(path.name for path in Path(layout.run).iterdir()) == ["daemon.json", "daemon.lock"]
+
+
+def test_an_audit_log_that_cannot_be_written_stops_no_daemon(layout: Layout, start: Launch) -> None:
+    start()
+    end(json.loads(Path(layout.daemon_json).read_text())["pid"])
+    Path(layout.audit).unlink()
+    Path(layout.audit).mkdir()
+    assert start().daemon.state is DaemonState.READY
+
+
 def test_nothing_is_inherited_and_no_signal_is_ignored(start: Launch) -> None:
     pid = start().daemon.pid
     files = {int(path.name): str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()}
