@@ -75,15 +75,7 @@ def run_command(
     """
     lines: deque[str] = deque(maxlen=_KEPT_LINES)
     expired = threading.Event()
-    process = subprocess.Popen(  # a with block would wait for ever on an interrupt
-        [str(word) for word in argv],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        cwd=cwd,
-        env=env,
-        start_new_session=True,
-    )
+    process = _start(argv, cwd, env)
 
     def expire() -> None:
         expired.set()
@@ -93,8 +85,7 @@ def run_command(
     timer.daemon = True
     timer.start()
     try:
-        assert process.stdout is not None  # noqa: S101 - PIPE was asked for: this tells the type checker
-        for raw in process.stdout:
+        for raw in process.stdout or ():
             line = raw.decode(errors="replace").rstrip("\r\n")
             lines.append(line)
             progress(line)
@@ -111,6 +102,18 @@ def run_command(
             details={"last_lines": list(lines)[-20:]},
         )
     return Ended(title, status, list(lines))
+
+
+def _start(argv: Sequence[str | Path], cwd: Path | None, env: Mapping[str, str] | None) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [str(word) for word in argv],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=cwd,
+        env=env,
+        start_new_session=True,
+    )
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
