@@ -33,7 +33,7 @@ def test_no_file_no_settings(tmp_path: Path) -> None:
 
 
 def test_every_problem_is_named_at_once(tmp_path: Path) -> None:
-    (tmp_path / "cuzkops.toml").write_text('traget = "x"\nname = 3\nbuilder = "podman"\n[hooks]\na = 1\n')
+    (tmp_path / "cuzkops.toml").write_text('tarrget = "x"\nname = 3\nbuilder = "podman"\n[hooks]\na = 1\n')
     with pytest.raises(UsageError) as caught:
         find_project(tmp_path)
     for words in ("no key tarrget", "name is 3", "builder is 'podman'", "no key hooks", "cuzkops.toml"):
