@@ -1,27 +1,17 @@
 """Files that outlive a command, on the host and here: manifest, lock owner, kill record, run record.
 
-Each carries a ``schema`` number; a reader refuses a number that it does not know and says which version wrote it.
+Each carries a ``schema`` number; a reader refuses a number that it does not know.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import ConfigDict, Field, StringConstraints
+from pydantic import ConfigDict, Field
 
-from prover.protocol import Name, Record, Sha256
-
-
-class StoredRecord(Record):
-    """Base of the stored files: ``schema`` is spelled without the underscore that pydantic's own name forces."""
-
-    schema_version: Literal[1] = Field(default=1, alias="schema")
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
+from prover.protocol import Name, Record, Sha256, StoredRecord
 
 LayerName = Literal["runtime", "native", "app"]
-RelPath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9._-]+$")]
 
 
 class Layer(Record):

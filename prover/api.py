@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from prover.errors import BusyError, CapacityError, InputError, ProverError
-from prover.jobs import FINISHED, JobStore, error_body
+from prover.jobs import JobStore, error_body
 from prover.protocol import (
     DaemonState,
     DrainAnswer,
@@ -95,7 +95,7 @@ def _add_work(app: FastAPI, service: Service) -> None:
     @app.get("/v1/jobs/{job_id}")
     async def job(job_id: str, wait_s: Annotated[float, Query(ge=0)] = 0) -> JobAnswer:
         found = service.jobs.get(job_id)
-        if wait_s and found.state not in FINISHED:
+        if wait_s and not found.state.is_final:
             # asyncio.wait leaves the future alone when the time is over or the client has gone
             await asyncio.wait([asyncio.wrap_future(found.ended)], timeout=min(wait_s, WAIT_LIMIT_S))
         return found.answer()

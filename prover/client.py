@@ -31,7 +31,9 @@ def find_home(given: str | None) -> Home:
     release = os.environ.get("PROVER_RELEASE_DIR", "")
     if release and Path(release).absolute().parent.name == "releases":
         return Home(Path(release).absolute().parents[1])
-    return Home(Path("~/.cuzkops/prover").expanduser())
+    from prover.protocol import DEFAULT_NAME, DEFAULT_REMOTE_DIR  # noqa: PLC0415 - see prover.instance.read_record
+
+    return Home(Path(DEFAULT_REMOTE_DIR, DEFAULT_NAME).expanduser())
 
 
 def find_daemon(home: Home) -> DaemonRecord:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from prover.errors import InputError
-from prover.protocol import Name, Problem, Sha256
+from prover.protocol import DEFAULT_NAME, Name, Problem, Sha256
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -88,7 +88,7 @@ class Section(BaseModel):
 class DaemonSection(Section):
     """``[daemon]``."""
 
-    name: Name = Field(default="prover", description="the home is <remote_dir>/<name>")
+    name: Name = Field(default=DEFAULT_NAME, description="the home is <remote_dir>/<name>")
     drain_timeout_s: float = Field(default=600, gt=0, le=86400, description="how long a drain waits for jobs")
     listen: Annotated[str, AfterValidator(_checked_listen)] = Field(default="", description="loopback TCP, or none")
     queue_limit: int = Field(default=64, ge=1, le=100_000, description="unfinished jobs that are held at most")

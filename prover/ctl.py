@@ -26,7 +26,6 @@ _LONG_POLL_S = 20.0  # below the daemon's limit
 _SPARE_S = 15.0
 _WAIT_DEFAULT_S = 600.0
 _BLOCK_BYTES = 1 << 20
-_ENDED = ("done", "failed", "cancelled")
 
 Answer = dict[str, Any]
 
@@ -202,12 +201,14 @@ def _post_job(client: Client, options: argparse.Namespace, witnesses: list[dict[
 
 
 def _wait(client: Client, job_id: str, wait_s: float) -> Answer:
+    from prover.protocol import JobState  # noqa: PLC0415 - see prover.instance.read_record
+
     end_s = time.monotonic() + wait_s
     while True:
         left_s = max(0.0, end_s - time.monotonic())
         step_s = min(left_s, _LONG_POLL_S)
         answer: Answer = json.loads(client.ask("GET", job_path(job_id, step_s), timeout_s=step_s + _SPARE_S))
-        if answer["state"] in _ENDED or left_s <= step_s:
+        if JobState(answer["state"]).is_final or left_s <= step_s:
             return answer
         sys.stderr.write(_job_sentence(answer) + "\n")
 

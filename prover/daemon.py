@@ -29,6 +29,7 @@ from prover.memory.budget import MemoryBudget
 from prover.metrics import Metrics
 from prover.pipeline import Engine
 from prover.protocol import (
+    LAUNCH_ID_PATTERN,
     DaemonRecord,
     DaemonState,
     DrainAnswer,
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 _TICK_S = 0.1
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _STOP_S = 10.0
 _HURRY_S = 1.0
 
@@ -73,7 +73,7 @@ class LaunchIds:
 
     def __post_init__(self) -> None:
         for option, value in (("--release-id", self.release_id), ("--launch-id", self.launch_id)):
-            if not _ID.fullmatch(value):
+            if not re.fullmatch(LAUNCH_ID_PATTERN, value):
                 message = f"{option} is {value!r}, not 1 to 128 letters, digits, '.', '_' or '-'"
                 raise InputError("usage", message, "give another one")
 

@@ -22,7 +22,6 @@ from prover.errors import BusyError, InputError, ProverError
 if TYPE_CHECKING:
     from prover.protocol import DaemonRecord
 
-SOCKET_PATH_LIMIT_BYTES = 107  # sun_path takes 108 with its closing NUL
 _SHORT_FOLDER = re.compile(r"prover-[a-z0-9_]{8}")
 _BACKLOG = 128
 
@@ -55,7 +54,9 @@ class Home:
     @property
     def socket(self) -> Path:
         """Where the socket is unless this path is too long for one."""
-        return self.run / "api.sock"
+        from prover.protocol import SOCKET_NAME  # noqa: PLC0415 - see read_record
+
+        return self.run / SOCKET_NAME
 
     @property
     def logs(self) -> Path:
@@ -168,6 +169,8 @@ class Instance:
         Raises:
             ProverError: No path can be bound.
         """
+        from prover.protocol import SOCKET_PATH_LIMIT_BYTES  # noqa: PLC0415 - see read_record
+
         self._remove_left_behind()
         path = self.home.socket
         if len(os.fsencode(path)) > SOCKET_PATH_LIMIT_BYTES:
@@ -235,9 +238,11 @@ def read_record(home: Home) -> DaemonRecord | None:
 
 
 def _fresh_short_folder() -> Path:
+    from prover.protocol import SOCKET_NAME, SOCKET_PATH_LIMIT_BYTES  # noqa: PLC0415 - see read_record
+
     # /tmp first: a runtime directory is removed when its user's last session ends, and the daemon outlives that.
     for parent in ("/tmp", os.environ.get("XDG_RUNTIME_DIR", "")):  # noqa: S108 - mkdtemp makes a fresh 0700 folder
-        if parent and len(os.fsencode(parent)) + len("/prover-12345678/api.sock") <= SOCKET_PATH_LIMIT_BYTES:
+        if parent and len(os.fsencode(f"{parent}/prover-12345678/{SOCKET_NAME}")) <= SOCKET_PATH_LIMIT_BYTES:
             with contextlib.suppress(OSError):
                 return Path(tempfile.mkdtemp(prefix="prover-", dir=parent))
     raise ProverError(
@@ -249,8 +254,10 @@ def _fresh_short_folder() -> Path:
 
 def _remove_socket(path: Path) -> None:
     """Remove a socket of ours, with the folder that was made for it alone."""
+    from prover.protocol import SOCKET_NAME  # noqa: PLC0415 - see read_record
+
     is_short = _SHORT_FOLDER.fullmatch(path.parent.name) is not None
-    if path.name != "api.sock" or not path.is_socket():
+    if path.name != SOCKET_NAME or not path.is_socket():
         return
     with contextlib.suppress(OSError):
         path.unlink()

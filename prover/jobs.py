@@ -25,7 +25,6 @@ TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     JobState.FAILED: frozenset(),
     JobState.CANCELLED: frozenset(),
 }
-FINISHED = frozenset(state for state, following in TRANSITIONS.items() if not following)
 
 
 def error_body(error: ProverError) -> ErrorBody:
@@ -104,7 +103,7 @@ class JobStore:
         self._jobs: dict[str, Job] = {}  # in order of submission
         self._by_key: dict[str, Job] = {}
         self._queue: deque[Job] = deque()
-        self._totals = dict.fromkeys(FINISHED, 0)
+        self._totals = dict.fromkeys((state for state in JobState if state.is_final), 0)
         self._closed = False
 
     def submit(self, request: JobRequest, admit: Callable[[JobRequest], None] = lambda _request: None) -> JobAnswer:
@@ -155,11 +154,11 @@ class JobStore:
 
         Args:
             job: The job.
-            state: One of ``FINISHED``.
+            state: A final one.
             error: Why, where the state is failed.
         """
         with self._changed:
-            if job.state in FINISHED:
+            if job.state.is_final:
                 return False
             if job in self._queue:
                 self._queue.remove(job)
@@ -216,18 +215,18 @@ class JobStore:
     def unfinished(self) -> list[Job]:
         """Jobs that are queued or running, oldest first."""
         with self._changed:
-            return [job for job in self._jobs.values() if job.state not in FINISHED]
+            return [job for job in self._jobs.values() if not job.state.is_final]
 
     def counts(self) -> dict[JobState, int]:
         """Queued and running jobs now, and how many ended in each of the other states since the start."""
         with self._changed:
             now = [job.state for job in self._jobs.values()]
-            return {s: self._totals[s] if s in FINISHED else now.count(s) for s in JobState}
+            return {s: self._totals[s] if s.is_final else now.count(s) for s in JobState}
 
     def _refuse_if_busy(self) -> None:
         if self._closed:
             raise BusyError("draining", "the daemon is draining: it takes no new jobs", "wait for the next daemon")
-        n_unfinished = sum(job.state not in FINISHED for job in self._jobs.values())
+        n_unfinished = sum(not job.state.is_final for job in self._jobs.values())
         if n_unfinished >= self._queue_limit:
             raise BusyError(
                 "queue-full",
@@ -255,7 +254,7 @@ class JobStore:
             self._log.event("JOB", "cancelled", common, queue_us=queue_us)
 
     def _forget_old(self) -> None:
-        finished = [job for job in self._jobs.values() if job.state in FINISHED]
+        finished = [job for job in self._jobs.values() if job.state.is_final]
         oldest_ns = time.monotonic_ns() - int(self._kept_s * 1e9)
         n_kept = 0
         for job in sorted(finished, key=lambda job: job.finished_ns or 0, reverse=True):

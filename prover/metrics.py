@@ -8,7 +8,6 @@ from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from prover.jobs import FINISHED
 from prover.memory.available import rss_and_peak_bytes
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class Metrics(Collector):
         unfinished = GaugeMetricFamily("prover_jobs", "Jobs that have not ended", labels=["state"])
         ended = CounterMetricFamily("prover_jobs_ended", "Jobs that ended since the start", labels=["state"])
         for state, n in counts.items():
-            (ended if state in FINISHED else unfinished).add_metric([state.value], n)
+            (ended if state.is_final else unfinished).add_metric([state.value], n)
         yield unfinished
         yield ended
         rss, peak = rss_and_peak_bytes()

@@ -7,18 +7,42 @@ Every record carries its units in its names; times are Unix nanoseconds unless a
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+NAME_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+"""Names of daemons and circuits: for ``re.fullmatch``, and safe as the name of a file."""
+LAUNCH_ID_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+SHA256_PATTERN = "[0-9a-f]{64}"
+
+Sha256 = Annotated[str, StringConstraints(pattern=f"^{SHA256_PATTERN}$")]
+Name = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN}$")]
+LaunchId = Annotated[str, StringConstraints(pattern=f"^{LAUNCH_ID_PATTERN}$")]
+
+DEFAULT_NAME = "prover"
+DEFAULT_REMOTE_DIR = "~/.cuzkops"
+"""Folder on the host that all daemons there share."""
+SOCKET_NAME = "api.sock"
+SOCKET_PATH_LIMIT_BYTES = 107
+"""What a unix socket's path may take: sun_path has 108 bytes with its closing NUL."""
 
 
 class Record(BaseModel):
     """Base of every record that crosses a process boundary: frozen, and unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class StoredRecord(Record):
+    """Base of every record that outlives the process that wrote it: a reader refuses a number that it does not know.
+
+    ``schema`` is spelled without the underscore that pydantic's own name forces.
+    """
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 class DaemonState(StrEnum):
@@ -29,7 +53,7 @@ class DaemonState(StrEnum):
     DRAINING = "draining"
 
 
-class DaemonRecord(Record):
+class DaemonRecord(StoredRecord):
     """``run/daemon.json``: who runs here.
 
     Written atomically by the daemon at start and at each change of ``state`` while it holds a flock on
@@ -37,10 +61,9 @@ class DaemonRecord(Record):
     the one with this (boot_id, pid, start_ticks); a file that outlived its process describes nobody.
     """
 
-    schema_version: int = Field(default=1, alias="schema")
     name: Name
     release_id: str
-    launch_id: str
+    launch_id: LaunchId
     state: DaemonState
     boot_id: str
     pid: int
@@ -52,8 +75,6 @@ class DaemonRecord(Record):
     api: str = Field(description="absolute path of the unix socket; empty where the daemon is not ours")
     logs: list[str]
     started_unix_ns: int
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
 
 class WitnessRef(Record):
@@ -85,6 +106,11 @@ class JobState(StrEnum):
     DONE = "done"
     FAILED = "failed"
     CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether a job in this state has ended."""
+        return self not in (JobState.QUEUED, JobState.RUNNING)
 
 
 class ErrorBody(Record):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from prover.protocol import SOCKET_NAME
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -58,8 +60,13 @@ class Layout:
 
     @property
     def run(self) -> str:
-        """``daemon.json``, ``daemon.lock``, ``api.sock`` and ``kill.json``."""
+        """``daemon.json``, ``daemon.lock``, the socket and ``kill.json``."""
         return f"{self.home}/run"
+
+    @property
+    def socket(self) -> str:
+        """The daemon's socket, unless this path is too long for one: daemon.json says where it is then."""
+        return f"{self.run}/{SOCKET_NAME}"
 
     @property
     def daemon_json(self) -> str:

@@ -10,6 +10,7 @@ from cuzkops.errors import UsageError
 from cuzkops.remote.host import Script
 from cuzkops.remote.layout import Layout
 from cuzkops.remote.login import AS_CONFIGURED, Access
+from prover.protocol import DEFAULT_NAME, DEFAULT_REMOTE_DIR, NAME_PATTERN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from cuzkops.remote.host import Host
     from cuzkops.target import Target
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 _SHARED = {"layers", "circuits", "lock", "audit.jsonl"}
 """Names in the shared folder that no daemon can have."""
 
@@ -52,13 +52,13 @@ def open_host(
     return SshHost(target, access, on_host_key=on_host_key, connect_timeout_s=connect_timeout_s)
 
 
-def resolve_layout(host: Host, remote_dir: str = "~/.cuzkops", name: str = "prover") -> Layout:
+def resolve_layout(host: Host, remote_dir: str = DEFAULT_REMOTE_DIR, name: str = DEFAULT_NAME) -> Layout:
     """Find the absolute paths of a daemon; ``~`` and relative folders start at the home folder on the host.
 
     Raises:
         UsageError: The folder or the name is one that cannot be used.
     """
-    if not _NAME.match(name):
+    if not re.fullmatch(NAME_PATTERN, name):
         raise UsageError(
             "name", f"{name!r} is not a name for a daemon", "use letters, digits, dot, dash and underscore"
         )

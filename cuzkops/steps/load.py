@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 IN_FLIGHT = 4
 """Jobs that are submitted ahead, so that the daemon never waits for the connection."""
 _POLL_S = 20.0
-_FINISHED = (JobState.DONE, JobState.FAILED, JobState.CANCELLED)
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ def _finish(
 ) -> JobAnswer:
     """Wait for the oldest job and take it out of the queue."""
     job = waiting[0]
-    while job.state not in _FINISHED:
+    while not job.state.is_final:
         left_s = deadline - time.monotonic()
         if left_s <= 0:
             raise TimeoutExpired(

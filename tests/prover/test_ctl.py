@@ -83,7 +83,8 @@ def test_no_daemon(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_record_of_another_version(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
-    home.record.write_text('{"schema": 9}')
+    record = json.loads(write_record(home).model_dump_json(by_alias=True))
+    home.record.write_text(json.dumps(record | {"schema": 2}))  # and nothing else is strange
     assert "is not a record of this version" in refused(home, capsys)
 
 
