@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cuzkops.artifact.layers import file_sha256
 from cuzkops.errors import UsageError
-from cuzkops.toml import dump_toml
+from cuzkops.toml import dump_toml, read_toml
 from cuzkops.units import parse_size_bytes
+from prover.protocol import DEFAULT_NAME, NAME_PATTERN, SHA256_PATTERN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-DEFAULT_NAME = "prover"
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
-_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
 
 
 class CarriedCircuit(NamedTuple):
@@ -72,7 +68,7 @@ def load_configuration(
         UsageError: The file cannot be read or is wrong; all problems are named at once, with their dotted keys.
     """
     source = str(path) if path else "the default configuration"
-    document = _read(path) if path else {}
+    document = read_toml(path, "configuration") if path else {}
     daemon, memory = _section(document, "daemon", source), _section(document, "memory", source)
     document = {**document, "daemon": {**daemon, "name": _settled_name(daemon.get("name"), name, source)}}
     if budget is not None:
@@ -83,15 +79,6 @@ def load_configuration(
     return _settle(document, entries, path.parent if path else Path(), source)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_bytes().decode())
-    except OSError as error:
-        raise UsageError("configuration", f"{path} cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError("configuration", f"{path} is not TOML: {error}") from error
-
-
 def _without(document: dict[str, Any], key: str) -> dict[str, Any]:
     return {other: value for other, value in document.items() if other != key}
 
@@ -100,7 +87,7 @@ def _settled_name(stored: object, given: str | None, source: str) -> str:
     if stored is not None and given is not None and stored != given:
         raise UsageError("configuration", f"{source}: daemon.name is {stored!r}, but {given!r} was asked for")
     name = given or stored or DEFAULT_NAME
-    if not (isinstance(name, str) and _NAME.match(name)):
+    if not (isinstance(name, str) and re.fullmatch(NAME_PATTERN, name)):
         raise UsageError(
             "configuration",
             f"{source}: daemon.name is {name!r}, not 1 to 64 letters, digits, '.', '_' or '-' after a letter or digit",
@@ -147,8 +134,8 @@ def _settle(document: dict[str, Any], entries: list[dict[str, Any]], folder: Pat
         problems.append(f"{source}: memory.budget: {error.message}")
     if problems:
         raise UsageError("configuration", "\n".join(problems), details={"problems": problems})
-    if budget_bytes is not None:
-        document = {**document, "memory": {**memory, "budget": _shipped_budget(str(memory["budget"]), budget_bytes)}}
+    if budget_bytes is not None:  # in bytes, because we take more spellings than the daemon
+        document = {**document, "memory": {**memory, "budget": f"{budget_bytes}B"}}
     document = {**_without(document, "circuits"), **({"circuits": shipped} if shipped else {})}
     text = dump_toml(document).encode()
     digest = hashlib.sha256(text).hexdigest()
@@ -158,11 +145,11 @@ def _settle(document: dict[str, Any], entries: list[dict[str, Any]], folder: Pat
 def _circuit(entry: dict[str, Any], folder: Path, taken: set[str]) -> tuple[str, CarriedCircuit | str]:
     """One circuit: its name, and its key here or where the host has it; ValueError says which key is wrong."""
     name, path, sha256 = entry.get("name"), entry.get("path"), entry.get("sha256")
-    if not (isinstance(name, str) and _NAME.match(name)):
+    if not (isinstance(name, str) and re.fullmatch(NAME_PATTERN, name)):
         raise ValueError(f".name is {name!r}, not a name of letters, digits, '.', '_' or '-'")
     if name in taken:
         raise ValueError(f".name: {name!r} stands twice")
-    if sha256 is not None and not (isinstance(sha256, str) and _SHA256.match(sha256)):
+    if sha256 is not None and not (isinstance(sha256, str) and re.fullmatch(SHA256_PATTERN, sha256)):
         raise ValueError(f".sha256 of {name} is {sha256!r}, not 64 hexadecimal digits")
     if path is None:
         if sha256 is None:
@@ -181,18 +168,13 @@ def _key_at(path: str, sha256: str | None, folder: Path, name: str) -> CarriedCi
         if sha256 is not None:
             raise ValueError(f" ({name}): {path} does not exist here, and the host's key has either path or sha256")
         return path
-    found = _digest(local, name)
+    try:
+        found = file_sha256(local)
+    except OSError as error:
+        raise ValueError(f".path of {name}: {local} cannot be read: {error.strerror}") from error
     if sha256 not in (None, found):
         raise ValueError(f".sha256 of {name} is {sha256}, but {local} has {found}")
     return CarriedCircuit(found, local)
-
-
-def _digest(path: Path, name: str) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise ValueError(f".path of {name}: {path} cannot be read: {error.strerror}") from error
 
 
 def _budget_bytes(budget: object) -> int | None:
@@ -201,8 +183,3 @@ def _budget_bytes(budget: object) -> int | None:
     if not isinstance(budget, str):
         raise UsageError("size", f'{budget!r} is not a size: write a text such as "2GiB", or "auto"')
     return parse_size_bytes(budget)
-
-
-def _shipped_budget(text: str, budget_bytes: int) -> str:
-    """The daemon reads binary units alone: other spellings are shipped in bytes."""
-    return text if text.endswith("iB") else f"{budget_bytes}B"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cuzkops.errors import UsageError
+from cuzkops.toml import read_toml
 
 FILE_NAME = "cuzkops.toml"
 
@@ -57,14 +58,7 @@ def find_project(folder: Path) -> Project:
 
 
 def _read(file: Path) -> Project:
-    import tomllib  # noqa: PLC0415 - most commands find no file
-
-    try:
-        document = tomllib.loads(file.read_bytes().decode())
-    except OSError as error:
-        raise UsageError("project", f"{file} cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError("project", f"{file} is not TOML: {error}") from error
+    document = read_toml(file, "project")
     problems = [problem for key, value in document.items() if (problem := _problem(key, value))]
     if problems:
         raise UsageError(

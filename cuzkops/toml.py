@@ -1,4 +1,7 @@
-"""Write TOML: the standard library only reads it. Deterministic, so that the same tables have the same digest."""
+"""Read TOML files, and write TOML, which the standard library does not.
+
+What is written is deterministic, so that the same tables have the same digest.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,34 @@ import re
 from datetime import date, datetime, time
 from typing import TYPE_CHECKING, Any
 
+from cuzkops.errors import UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+\Z")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
+
+
+def read_toml(path: Path, code: str) -> dict[str, Any]:
+    """Read a file of ours.
+
+    Args:
+        path: The file.
+        code: Of the error, for programs: what kind of file it is.
+
+    Raises:
+        UsageError: It cannot be read or is not TOML.
+    """
+    import tomllib  # noqa: PLC0415 - most commands find no file
+
+    try:
+        return tomllib.loads(path.read_bytes().decode())
+    except OSError as error:
+        raise UsageError(code, f"{path} cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(code, f"{path} is not TOML: {error}") from error
 
 
 def dump_toml(document: Mapping[str, Any]) -> str:

@@ -85,7 +85,7 @@ def test_a_deploy_runs_what_was_shipped_and_is_recorded(
     assert f"release {daemon['release_id']}; pid {daemon['pid']} " in status_text
     assert "lock: free" in status_text
     config = tmp_path / "remote dir" / "prover" / "releases" / daemon["release_id"] / "config.toml"
-    assert "64MiB" in config.read_text()
+    assert "67108864B" in config.read_text()
 
 
 def test_a_second_deploy_stops_the_first_daemon(deploy: Callable[..., Any]) -> None:

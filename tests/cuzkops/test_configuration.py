@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import prover.config
 from cuzkops.configuration import CarriedCircuit, load_configuration
 from cuzkops.errors import UsageError
 from cuzkops.toml import dump_toml
@@ -56,7 +57,7 @@ def test_other_keys_are_carried_unread(folder: Path) -> None:
     )
     assert tomllib.loads(config.text.decode()) == {
         "daemon": {"name": "b"},
-        "memory": {"budget": "2GiB", "margin": 3},
+        "memory": {"budget": "2147483648B", "margin": 3},
         "a": {"b.c": {"list": [1, [True, 2.5]]}},
     }
     assert (config.name, config.budget_bytes) == ("b", 2 * 2**30)
@@ -66,15 +67,20 @@ def test_without_a_file_the_circuits_of_the_options_make_one(folder: Path) -> No
     config = load_configuration(None, circuits={"mul": folder / "mul.zkey"}, budget="512MiB")
     assert tomllib.loads(config.text.decode()) == {
         "daemon": {"name": "prover"},
-        "memory": {"budget": "512MiB"},
+        "memory": {"budget": "536870912B"},
         "circuits": [{"name": "mul", "sha256": KEY_SHA256}],
     }
     assert config.budget_bytes == 512 * 2**20
 
 
-def test_a_budget_in_decimal_units_is_shipped_in_bytes() -> None:
-    config = load_configuration(None, budget="1.5GB")
-    assert tomllib.loads(config.text.decode())["memory"] == {"budget": "1500000000B"}
+@pytest.mark.parametrize(
+    ("text", "budget_bytes"), [("1.5GB", 1_500_000_000), (" 2GiB", 2 << 30), ("2  GiB", 2 << 30), ("2GiB ", 2 << 30)]
+)
+def test_every_spelling_of_a_budget_is_one_that_the_daemon_reads(text: str, budget_bytes: int) -> None:
+    config = load_configuration(None, budget=text)
+    shipped = tomllib.loads(config.text.decode())["memory"]["budget"]
+    assert config.budget_bytes == budget_bytes
+    assert prover.config.parse_size_bytes(shipped) == budget_bytes
 
 
 def test_a_circuit_of_the_options_is_relative_to_where_one_stands(
