@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -19,9 +20,6 @@ if TYPE_CHECKING:
     from cuzkops.remote.layout import Layout
     from cuzkops.rendering import Screen
     from cuzkops.state import State
-
-DEFAULT_NAME = "prover"
-DEFAULT_REMOTE_DIR = "~/.cuzkops"
 
 TargetSource = Literal["the command line", "CUZKOPS_TARGET", "cuzkops.toml", "the last command"]
 
@@ -61,7 +59,7 @@ class Place:
     target: Target
     target_source: TargetSource
     name: str
-    remote_dir: str = DEFAULT_REMOTE_DIR
+    remote_dir: str
     identity: Path | None = None
     host_key: str = ""
     name_given: bool = field(default=False)
@@ -94,13 +92,15 @@ class Place:
             yield set_step
 
     def command(self, verb: str) -> str:
-        """A command line for this place, for hints."""
-        words = ["cuzkops", verb, str(self.target)]
+        """A command line for this place, for hints; ``verb`` is a verb with what follows it, for a shell."""
+        from prover.protocol import DEFAULT_NAME, DEFAULT_REMOTE_DIR  # noqa: PLC0415 - `--help` loads no records
+
+        words = [str(self.target)]
         if self.name != DEFAULT_NAME:
             words += ["--name", self.name]
         if self.remote_dir != DEFAULT_REMOTE_DIR:
             words += ["--remote-dir", self.remote_dir]
-        return " ".join(words)
+        return f"cuzkops {verb} {shlex.join(words)}"
 
 
 def find_place(
@@ -119,6 +119,8 @@ def find_place(
     Raises:
         UsageError: No target is known, or one that is not a target; the sentence says where it came from.
     """
+    from prover.protocol import DEFAULT_NAME, DEFAULT_REMOTE_DIR  # noqa: PLC0415 - `--help` loads no records
+
     project = find_project(Path.cwd())
     text, source = _choose_target(target, project, session.state)
     try:

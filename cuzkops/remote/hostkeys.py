@@ -12,6 +12,7 @@ import fnmatch
 import hashlib
 import hmac
 import os
+import shlex
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -119,10 +120,11 @@ class KnownHosts:
             return ""
         if self._policy is Policy.STRICT:
             files = ", ".join(map(str, self._files))
+            scan = f"ssh-keyscan -p {port} {shlex.quote(host)} >> {shlex.quote(str(self._files[0]))}"
             raise UnreachableError(
                 "host-key-unknown",
                 f"{name} is in none of {files}, and it shows {shown}",
-                f"compare the fingerprint, then accept it: ssh-keyscan -p {port} {host} >> {self._files[0]}",
+                f"compare the fingerprint, then accept it: {scan}",
             )
         return self._store(name, key_type, key, shown)
 
@@ -188,7 +190,8 @@ def _at(line: KeyLine) -> str:
 
 
 def _refused(code: str, message: str, line: KeyLine, name: str) -> UnreachableError:
-    hint = f"if you expected that (a rented machine set up anew), forget it: ssh-keygen -f {line.file} -R '{name}'"
+    forget = shlex.join(["ssh-keygen", "-f", str(line.file), "-R", name])
+    hint = f"if you expected that (a rented machine set up anew), forget it: {forget}"
     if code == "host-key-revoked":
         hint = "do not connect; ask who revoked it"
     return UnreachableError(code, message, hint, {"file": str(line.file), "line": line.line_number, "host": name})

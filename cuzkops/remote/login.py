@@ -149,7 +149,9 @@ def known_hosts(ssh_config: dict[str, Any], wish: str = "") -> KnownHosts:
     files = [Path(word).expanduser() for word in ([own] if "CUZKOPS_KNOWN_HOSTS" in os.environ else own.split())]
     wish = wish or os.environ.get("CUZKOPS_HOST_KEYS") or ""
     if not wish:
-        wish = Policy.STRICT if ssh_config.get("stricthostkeychecking") == "yes" else Policy.ACCEPT_NEW
+        # nobody can be asked, so what would be asked about is refused; only what no file says is trusted at first sight
+        careful = ssh_config.get("stricthostkeychecking", "").lower() in ("yes", "true", "ask")
+        wish = Policy.STRICT if careful else Policy.ACCEPT_NEW
     try:
         policy = Policy(wish)
     except ValueError:

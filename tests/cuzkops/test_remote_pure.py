@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -89,6 +90,14 @@ def test_a_changed_key_is_refused_by_every_policy(file: Path, policy: Policy) ->
     assert f"ssh-keygen -f {file} -R '[gpu1]:2222'" in error.hint
 
 
+def test_commands_in_hints_are_words_for_a_shell(tmp_path: Path) -> None:
+    file = tmp_path / "it's a folder" / "known_hosts"
+    for lines, policy in (([line("gpu1", TWO)], Policy.ACCEPT_NEW), ([], Policy.STRICT)):
+        with pytest.raises(UnreachableError) as caught:
+            known(file, *lines, policy=policy).check("gpu1", 22, ED, ONE)
+        assert str(file) in shlex.split(caught.value.hint.rpartition(": ")[2])
+
+
 def test_a_key_of_another_type_where_one_is_known_is_a_changed_key(file: Path) -> None:
     with pytest.raises(UnreachableError) as caught:
         known(file, line("gpu1")).check("gpu1", 22, "ssh-rsa", TWO)
@@ -149,8 +158,9 @@ def test_the_policy_comes_from_the_environment_then_from_ssh_config(
     monkeypatch: pytest.MonkeyPatch, file: Path
 ) -> None:
     monkeypatch.setenv("CUZKOPS_KNOWN_HOSTS", str(file))
-    with pytest.raises(UnreachableError):
-        known_hosts({"stricthostkeychecking": "yes"}).check("gpu1", 22, ED, ONE)
+    for careful in ("yes", "ask"):  # nobody is there to be asked
+        with pytest.raises(UnreachableError):
+            known_hosts({"stricthostkeychecking": careful}).check("gpu1", 22, ED, ONE)
     monkeypatch.setenv("CUZKOPS_HOST_KEYS", "accept-new")
     assert known_hosts({"stricthostkeychecking": "yes"}).check("gpu1", 22, ED, ONE)
     monkeypatch.setenv("CUZKOPS_HOST_KEYS", "off")
