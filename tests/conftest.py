@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
     from cuzkops.steps.build import Artifact
 
 ROOT = Path(__file__).parents[1]
+# A shell that is not interactive starts background jobs with Ctrl-C ignored, and children inherit that. Tests send it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 REQUIRE_PEERS = os.environ.get("CUZKOPS_REQUIRE_PEERS") == "1"
 
 
