@@ -168,7 +168,8 @@ class Daemon:
                 self._drain_end_s = time.monotonic() + self._config.settings.daemon.drain_timeout_s
                 self._publish(DaemonState.DRAINING)
                 self._log.event("DAEMON", "draining", jobs_left=len(self.jobs.unfinished()))
-        return DrainAnswer(state=self._state, n_jobs_left=len(self.jobs.unfinished()))
+            time_left_s = max(0.0, self._drain_end_s - time.monotonic())
+        return DrainAnswer(state=self._state, n_jobs_left=len(self.jobs.unfinished()), time_left_s=time_left_s)
 
     def status(self) -> StatusAnswer:
         """Everything about it."""

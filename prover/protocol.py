@@ -76,6 +76,11 @@ class DaemonRecord(StoredRecord):
     logs: list[str]
     started_unix_ns: int
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is this daemon, which answers ``prover ctl``, and not one that was adopted."""
+        return bool(self.api)
+
 
 class WitnessRef(Record):
     """One witness: a file on the daemon's host, or the digest of one that was put before."""
@@ -169,6 +174,7 @@ class DrainAnswer(Record):
 
     state: DaemonState
     n_jobs_left: int
+    time_left_s: float = Field(description="seconds until the daemon ends although jobs are left")
 
 
 class CircuitStatus(Record):

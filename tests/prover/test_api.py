@@ -59,7 +59,7 @@ class IdleService:
     def drain(self) -> DrainAnswer:
         self.now = DaemonState.DRAINING
         self.jobs.close()
-        return DrainAnswer(state=self.now, n_jobs_left=len(self.jobs.unfinished()))
+        return DrainAnswer(state=self.now, n_jobs_left=len(self.jobs.unfinished()), time_left_s=600)
 
     def status(self) -> StatusAnswer:
         raise RuntimeError("secret of the inside")

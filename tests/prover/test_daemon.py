@@ -85,7 +85,9 @@ def test_answers_through_every_verb(make_daemon: Make) -> None:
     again = daemon.ask("submit", "--circuit", "mul60", "--witness-sha256", stored["sha256"], "--key", "k")
     assert again["id"] == job["id"]
     assert 'prover_jobs_ended_total{state="done"} 1.0' in daemon.ask("metrics")["metrics"]
-    assert daemon.ask("drain")["state"] == "draining"
+    drain = daemon.ask("drain")
+    assert drain["state"] == "draining"
+    assert 500 < drain["time_left_s"] <= 600, "what it promises is what its operator waits"
     assert daemon.wait() == 0
     assert not (daemon.home / "run/daemon.json").exists()
     assert not (daemon.home / "run/api.sock").exists()
