@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import secrets
 import time
@@ -24,6 +25,7 @@ STALL_S = 60
 """A transfer that does not move for so long is given up."""
 _HOST_MARGIN_S = 5
 """The host's own bound comes this much after the client's, which ends the script in an orderly way."""
+_STOOD_STILL = f"stood still for {STALL_S} s"
 _KEPT_STDERR_BYTES = 1 << 16
 _BLOCK_BYTES = 1 << 18
 
@@ -77,73 +79,52 @@ class ShellHost(ABC):
     def run(self, script: Script, *, timeout_s: float = 60) -> Completed:
         """See ``Host.run``."""
         deadline = time.monotonic() + timeout_s
-        talk = self._say(script, envelope.guarded, self._bound(timeout_s + _HOST_MARGIN_S))
-        try:
+        bound = self._bound(timeout_s + _HOST_MARGIN_S)
+        with self._running(script, envelope.guarded, f"took more than {timeout_s:g} s", bound) as talk:
             out, err = bytearray(), bytearray()
             while chunk := self._next(talk, deadline):
                 out += chunk[0]
                 err += chunk[1]
             status = talk.channel.status(timeout_s=max(0, deadline - time.monotonic()))
-            return Completed(script, status, bytes(out), bytes(err))
-        except TimeoutError:
-            raise self._overdue(talk, f"{script.title} took more than {timeout_s:g} s", script) from None
-        finally:
-            self._end(talk)
+        return Completed(script, status, bytes(out), bytes(err))
 
     def stream(self, script: Script, *, idle_timeout_s: float = 60) -> Iterator[bytes]:
         """See ``Host.stream``."""
-        talk = self._say(script, envelope.guarded)
-        try:
+        with self._running(script, envelope.guarded, f"said nothing for {idle_timeout_s:g} s") as talk:
             splitter, err = LineSplitter(), b""
             while chunk := self._next(talk, time.monotonic() + idle_timeout_s):
                 err = (err + chunk[1])[-_KEPT_STDERR_BYTES:]
                 yield from splitter.feed(chunk[0])
             yield from splitter.rest()
             status = talk.channel.status(timeout_s=idle_timeout_s)
-            Completed(script, status, b"", err).check()
-        except TimeoutError:
-            raise self._overdue(talk, f"{script.title} said nothing for {idle_timeout_s:g} s", script) from None
-        finally:
-            self._end(talk)
+        Completed(script, status, b"", err).check()
 
     def put(
         self, source: Path, destination: str, *, mode: int, progress: Callable[[int, int], None] | None = None
     ) -> None:
         """See ``Host.put``."""
-        n_bytes = transfer.size_of(source)
-        script = transfer.put_script(destination, n_bytes=n_bytes, mode=mode, part=secrets.token_hex(4))
-        talk = self._say(script, envelope.fed)
-        try:
-            out, err = self._ready(talk)
-            if out.startswith(transfer.READY):
-                with source.open("rb") as file:
-                    self._feed(talk, file.read, n_bytes, progress)
-            talk.channel.end_input()
-            while chunk := self._next(talk, time.monotonic() + STALL_S):
-                err += chunk[1]
-            status = talk.channel.status(timeout_s=STALL_S)
-        except TimeoutError:
-            raise self._overdue(talk, f"{script.title} stood still for {STALL_S} s", script) from None
-        finally:
-            self._end(talk)
+        with transfer.reading(source) as (n_bytes, read):
+            script = transfer.put_script(destination, n_bytes=n_bytes, mode=mode, part=secrets.token_hex(4))
+            with self._running(script, envelope.fed, _STOOD_STILL) as talk:
+                out, err = self._ready(talk)
+                if out.startswith(transfer.READY):
+                    self._feed(talk, read, n_bytes, progress)
+                talk.channel.end_input()
+                while chunk := self._next(talk, time.monotonic() + STALL_S):
+                    err += chunk[1]
+                status = talk.channel.status(timeout_s=STALL_S)
         if status != 0:
             raise transfer.put_failed(source, destination, self.target, n_bytes, err)
 
     def get(self, source: str, destination: Path, *, offset: int = 0) -> int:
         """See ``Host.get``."""
         script = transfer.get_script(source, offset)
-        talk = self._say(script, envelope.guarded)
         n_bytes, err = 0, b""
-        try:
-            with transfer.appending(destination) as file:
-                while chunk := self._next(talk, time.monotonic() + STALL_S):
-                    n_bytes += file.write(chunk[0])
-                    err += chunk[1]
+        with self._running(script, envelope.guarded, _STOOD_STILL) as talk, transfer.appending(destination) as file:
+            while chunk := self._next(talk, time.monotonic() + STALL_S):
+                n_bytes += file.write(chunk[0])
+                err += chunk[1]
             status = talk.channel.status(timeout_s=STALL_S)
-        except TimeoutError:
-            raise self._overdue(talk, f"{script.title} stood still for {STALL_S} s", script) from None
-        finally:
-            self._end(talk)
         if status != 0:
             raise transfer.get_failed(source, self.target, err)
         return n_bytes
@@ -160,7 +141,27 @@ class ShellHost(ABC):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _say(self, script: Script, wrap: Callable[[str, str], bytes], bound: str = "") -> Conversation:
+    @contextlib.contextmanager
+    def _running(
+        self, script: Script, wrap: Callable[[str, str], bytes], overdue: str, bound: str = ""
+    ) -> Iterator[Conversation]:
+        """Run a script for a block and end it with the block.
+
+        Args:
+            script: What to run.
+            wrap: Its envelope.
+            overdue: What is said of it when the block raises TimeoutError.
+            bound: See ``_bound``.
+        """
+        talk = self._say(script, wrap, bound)
+        try:
+            yield talk
+        except TimeoutError:
+            raise self._overdue(talk, f"{script.title} {overdue}", script) from None
+        finally:
+            self._end(talk)
+
+    def _say(self, script: Script, wrap: Callable[[str, str], bytes], bound: str) -> Conversation:
         marker = f"cuzkops{secrets.token_hex(8)}"
         channel = self._start(f"{bound}/bin/sh -s")
         self._open.add(channel)
@@ -169,6 +170,8 @@ class ShellHost(ABC):
             channel.send(wrap(script.text, marker), timeout_s=STALL_S)
         except BrokenPipeError:
             pass  # what it said before it ended is the reason: the first receive tells
+        except TimeoutError:
+            raise self._overdue(talk, f"{script.title} could not be sent for {STALL_S} s", script) from None
         except BaseException:
             self._end(talk)
             raise

@@ -7,13 +7,15 @@ dies the script itself removes the unfinished file.
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import TYPE_CHECKING, BinaryIO
 
 from cuzkops.errors import OpsError
 from cuzkops.remote.host import Script
+from cuzkops.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from cuzkops.target import Target
@@ -80,8 +82,12 @@ def put_failed(source: Path, destination: str, target: Target, n_bytes: int, std
     where = f"{destination} on {target}"
     if "No space left" in text or "disk full" in text or "quota exceeded" in text:
         kib = text.rpartition("have KiB: ")[2].split("\n")[0].strip()
-        have = f", have {int(kib) * 1024:,} bytes" if kib.isdigit() else ""
-        message = f"disk full: {where} needs {n_bytes:,} bytes{have}"
+        details["needed_bytes"] = n_bytes
+        have = ""
+        if kib.isascii() and kib.isdigit():
+            details["free_bytes"] = free_bytes = int(kib) * 1024
+            have = f", and {format_bytes(free_bytes)} are free"
+        message = f"disk full: {where} needs {format_bytes(n_bytes)}{have}"
         return OpsError("disk-full", message, "make room there or choose another --remote-dir", details)
     reason = text.splitlines()[-1] if text else "the host gave no reason"
     return OpsError("upload-failed", f"{source.name} could not be written to {where}: {reason}", "", details)
@@ -94,18 +100,31 @@ def get_failed(source: str, target: Target, stderr: bytes) -> OpsError:
     return OpsError("download-failed", f"{source} could not be read from {target}: {reason}", details={"said": text})
 
 
-def size_of(source: Path) -> int:
-    """Size of a local file in bytes.
+@contextlib.contextmanager
+def reading(source: Path) -> Iterator[tuple[int, Callable[[int], bytes]]]:
+    """Open a local file to send it; yields its size in bytes and the function that reads the next ones.
 
     Raises:
-        OpsError: It cannot be read or is not a file.
+        OpsError: It is not a file, or cannot be opened or read.
     """
+
+    def failed(error: OSError) -> OpsError:
+        return OpsError("no-such-file", f"{source} cannot be read: {error.strerror or error}")
+
+    def read(n_bytes: int) -> bytes:
+        try:
+            return file.read(n_bytes)
+        except OSError as error:
+            raise failed(error) from error
+
     try:
         if not source.is_file():
             raise OpsError("no-such-file", f"{source} is not a file on this machine")
-        return source.stat().st_size
+        file = source.open("rb")
     except OSError as error:
-        raise OpsError("no-such-file", f"{source} cannot be read: {error.strerror}") from error
+        raise failed(error) from error
+    with file:
+        yield os.fstat(file.fileno()).st_size, read
 
 
 @contextlib.contextmanager

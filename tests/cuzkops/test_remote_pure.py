@@ -8,10 +8,11 @@ import shlex
 import shutil
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from cuzkops.errors import OpsError, UnreachableError, UsageError
+from cuzkops.errors import OpsError, TimeoutExpired, UnreachableError, UsageError
 from cuzkops.remote import audit, envelope, hostkeys, opening, transfer
 from cuzkops.remote.host import Completed, Script
 from cuzkops.remote.hostkeys import KnownHosts, Policy
@@ -19,6 +20,11 @@ from cuzkops.remote.layout import Layout
 from cuzkops.remote.lines import LONGEST_BYTES, LineSplitter
 from cuzkops.remote.local import LocalHost
 from cuzkops.remote.login import identities, known_hosts
+from cuzkops.remote.shell import ShellHost
+from cuzkops.target import Target
+
+if TYPE_CHECKING:
+    from cuzkops.remote.channel import Channel
 
 ED = "ssh-ed25519"
 ONE, TWO = b"\x00\x00\x00\x0bssh-ed25519 one", b"\x00\x00\x00\x0bssh-ed25519 two"
@@ -181,6 +187,39 @@ SHELLS = [
     pytest.param(shell, marks=pytest.mark.skipif(not shutil.which(shell[0]), reason=f"needs {shell[0]}"))
     for shell in (["/bin/sh"], ["dash"], ["bash", "--posix"], ["busybox", "sh"])
 ]
+
+
+def test_a_local_file_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
+    with LocalHost() as host, pytest.raises(OpsError, match=r"^/proc/self/mem cannot be read: Input/output error$"):
+        host.put(Path("/proc/self/mem"), str(tmp_path / "copy"), mode=0o600)  # opens, and gives nothing
+
+
+class _Deaf(ShellHost):
+    """A host that takes no input."""
+
+    def _start(self, command: str) -> Channel:
+        del command
+        return _DeafChannel()
+
+
+class _DeafChannel:
+    def send(self, data: bytes, *, timeout_s: float) -> None:  # noqa: ARG002 - the names belong to Channel
+        raise TimeoutError
+
+    def end_input(self) -> None: ...
+
+    def receive(self, *, timeout_s: float) -> tuple[bytes, bytes] | None: ...
+
+    def status(self, *, timeout_s: float) -> int:  # noqa: ARG002 - the same
+        raise AssertionError
+
+    def end(self) -> bool:
+        return True
+
+
+def test_a_host_that_takes_no_script_is_a_sentence() -> None:
+    with _Deaf(Target("gpu1")) as host, pytest.raises(TimeoutExpired, match="look could not be sent for 60 s on gpu1"):
+        host.run(Script("look", "true"))
 
 
 @pytest.mark.parametrize("shell", SHELLS)

@@ -247,7 +247,7 @@ class TestFiles:
         with pytest.raises(OpsError) as caught:
             any_host.put(source, f"{small_disk}/new", mode=0o644, progress=lambda done, _: seen.append(done))
         assert caught.value.code == "disk-full"
-        assert "needs 3,000,017 bytes, have 2,0" in caught.value.message
+        assert "needs 2.86 MiB, and 2.00 MiB are free" in caught.value.message
         assert seen == []
         assert [(path.name, path.read_text()) for path in small_disk.iterdir()] == [("new", "old")]
 
@@ -263,7 +263,7 @@ class TestFiles:
         with pytest.raises(OpsError) as caught:
             any_host.put(source, f"{small_disk}/new", mode=0o644, progress=fill)
         assert caught.value.code == "disk-full"
-        assert "needs 1,900,000 bytes, have " in caught.value.message
+        assert "needs 1.81 MiB, and " in caught.value.message
         assert (small_disk / "new").read_text() == "old"
         assert sorted(path.name for path in small_disk.iterdir()) == ["new", "other"]
 
