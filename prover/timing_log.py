@@ -90,9 +90,11 @@ def gpus_and_driver() -> tuple[str, str]:
     """Names of the GPUs of this host, joined by ``:``, and the driver; ``("none", "none")`` where there is none."""
     try:
         import pynvml  # noqa: PLC0415 - only a started daemon asks
-
+    except (ImportError, OSError):
+        return "none", "none"
+    try:
         pynvml.nvmlInit()
-    except (ImportError, OSError, pynvml.NVMLError):
+    except (OSError, pynvml.NVMLError):
         return "none", "none"
     try:
         handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
