@@ -27,7 +27,7 @@ COMMON_KEYS = ("run", "job", "part", "worker", "dev", "t_ns")
 # (family, event) -> the event's own keys, in the order in which they are written. Families and base names are those
 # of the Rust daemon where the meaning is the same (its `_ms` are `_us` here).
 EVENTS: dict[tuple[str, str], tuple[str, ...]] = {
-    # First line of a run and of each rotated file: everything needed to compare two logs.
+    # First line of a run; a reader must expect one at the start of any file. Everything needed to compare two logs.
     ("HEADER", "run"): (
         "schema",
         "build",

@@ -89,13 +89,6 @@ def test_memory_is_given_back_after_a_job(make: Callable[..., Bench]) -> None:
     assert 0 < circuit.loaded_bytes < PLAN.held_bytes
 
 
-def test_what_never_fits_is_refused_at_submission(make: Callable[..., Bench]) -> None:
-    bench = make(budget_bytes=PROCESS_BYTES + (20 << 20))
-    with pytest.raises(CapacityError, match=r"needs 31457280 bytes, which never fit: the budget is"):
-        bench.jobs.submit(REQUEST, bench.engine.admit)
-    assert bench.jobs.unfinished() == []
-
-
 def test_a_key_that_does_not_fit_ends_the_daemon(make: Callable[..., Bench]) -> None:
     bench = make(budget_bytes=PROCESS_BYTES + (5 << 20))
     bench.run()
