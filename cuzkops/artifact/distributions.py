@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import shutil
-import subprocess
 import sys
 import tomllib
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from cuzkops.artifact.command import run_command
 from cuzkops.errors import UsageError
 
 if TYPE_CHECKING:
@@ -74,7 +74,9 @@ def closure(requirements: Iterable[str]) -> list[importlib.metadata.Distribution
     return [found[name] for name in sorted(found)]
 
 
-def copy_distributions(distributions: Iterable[importlib.metadata.Distribution], site_packages: Path) -> None:
+def copy_distributions(
+    distributions: Iterable[importlib.metadata.Distribution], site_packages: Path, deadline: float
+) -> None:
     """Copy the installed files of distributions and compile them, so that a start compiles nothing.
 
     The byte code is of the kind that is never checked against its source: it carries no time, and a release is not
@@ -83,9 +85,11 @@ def copy_distributions(distributions: Iterable[importlib.metadata.Distribution],
     Args:
         distributions: What to copy.
         site_packages: Folder to make; the interpreter of this process must be that of the release.
+        deadline: On the clock of ``time.monotonic``, in seconds.
 
     Raises:
         UsageError: A distribution has no list of its files.
+        TimeoutExpired: The deadline passed.
     """
     site_packages.mkdir(parents=True)
     for distribution in distributions:
@@ -100,7 +104,7 @@ def copy_distributions(distributions: Iterable[importlib.metadata.Distribution],
                 target = site_packages / file
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(Path(str(distribution.locate_file(file))), target)
-    compile_tree(site_packages)
+    compile_tree(site_packages, deadline)
 
 
 def _wanted(file: PurePosixPath) -> bool:
@@ -113,11 +117,15 @@ def _wanted(file: PurePosixPath) -> bool:
     )
 
 
-def compile_tree(folder: Path) -> None:
+def compile_tree(folder: Path, deadline: float) -> None:
     """Write the byte code of every module below ``folder`` beside it.
 
     A process of its own does it, because what marshal writes depends on what else a process has loaded.
+
+    Raises:
+        TimeoutExpired: The deadline, on the clock of ``time.monotonic`` in seconds, passed.
     """
     words = ["-m", "compileall", "-q", "-q", "--invalidation-mode", "unchecked-hash", "-s", str(folder), str(folder)]
     # its status says whether every file compiled; wheels carry templates that never do
-    subprocess.run([sys.executable, "-I", *words], check=False, stdin=subprocess.DEVNULL)
+    argv = [sys.executable, "-I", *words]
+    run_command(argv, title="the compilation of the wheels", progress=lambda _: None, deadline=deadline)

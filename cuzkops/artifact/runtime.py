@@ -88,7 +88,7 @@ def runtime_layer(kind: RuntimeKind, project: Path, progress: Callable[[str], No
         if kind == "bundled":
             runtime_bundled.build(folder, work, distributions, progress, deadline)
         else:
-            runtime_host_python.build(folder, distributions)
+            runtime_host_python.build(folder, distributions, deadline)
         layer = write_layer(folder, "runtime", ready)
         facts = {"layer": layer.model_dump(by_alias=True), "glibc": glibc_floor(folder) or (0, 0)}
         (ready / "facts.json").write_text(json.dumps(facts))

@@ -10,7 +10,6 @@ import importlib.machinery
 import importlib.util
 import os
 import shutil
-import subprocess
 import sys
 import sysconfig
 from importlib import resources
@@ -71,10 +70,11 @@ def build(
 
     Raises:
         OpsError: PyInstaller failed.
+        TimeoutExpired: The deadline passed.
     """
     runtime = folder / "runtime"
     site_packages = work / "site-packages"
-    copy_distributions(distributions, site_packages)
+    copy_distributions(distributions, site_packages, deadline)
     with resources.as_file(resources.files("cuzkops.artifact") / "boot.py") as boot:
         argv: list[str | Path] = [
             *(
@@ -91,7 +91,7 @@ def build(
             *("--distpath", work / "dist", "--workpath", work / "build", "--specpath", work),
             *(f"--hidden-import={name}" for name in stdlib_modules()),
             *(f"--exclude-module={name}" for name in sorted(_LEFT_OUT | {"cuzkops", "kernels", "prover"})),
-            *(f"--add-binary={library}:." for library in foreign_libraries(site_packages)),
+            *(f"--add-binary={library}:." for library in foreign_libraries(site_packages, deadline)),
             boot,
         ]
         # the two settings make PyInstaller's archives the same each time; the third keeps its cache to this build
@@ -125,12 +125,16 @@ def _submodules(package: str, folder: Path) -> Iterator[str]:
             yield f"{package}.{entry.stem}"
 
 
-def foreign_libraries(site_packages: Path) -> list[Path]:
-    """Shared libraries that the wheels need and neither carry nor find in every glibc, such as libstdc++."""
+def foreign_libraries(site_packages: Path, deadline: float) -> list[Path]:
+    """Shared libraries that the wheels need and neither carry nor find in every glibc, such as libstdc++.
+
+    Raises:
+        TimeoutExpired: The deadline, on the clock of ``time.monotonic`` in seconds, passed.
+    """
     found: set[Path] = set()
     for module in sorted(site_packages.rglob("*.so*")):
-        listing = subprocess.run(["ldd", module], capture_output=True, text=True, check=False).stdout
-        for line in listing.splitlines():
+        title = f"ldd {module.name}"
+        for line in run_command(["ldd", module], title=title, progress=lambda _: None, deadline=deadline).lines:
             name, arrow, rest = line.strip().partition(" => ")
             path = Path(rest.rpartition(" (")[0])
             if arrow and name not in _GLIBC and path.is_absolute() and not path.is_relative_to(site_packages):

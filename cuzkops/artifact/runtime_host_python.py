@@ -26,10 +26,16 @@ def host_python() -> HostPython:
     return HostPython(version=f"{sys.version_info.major}.{sys.version_info.minor}", path=base)
 
 
-def build(folder: Path, distributions: Iterable[Distribution]) -> None:
-    """Make ``folder/runtime``: ``site-packages``, ``boot.py``, and what ``launcher.sh`` reads to find a Python."""
+def build(folder: Path, distributions: Iterable[Distribution], deadline: float) -> None:
+    """Make ``folder/runtime``: ``site-packages``, ``boot.py``, and what ``launcher.sh`` reads to find a Python.
+
+    Args:
+        folder: Existing folder of the layer.
+        distributions: The wheels.
+        deadline: On the clock of ``time.monotonic``, in seconds.
+    """
     runtime = folder / "runtime"
-    copy_distributions(distributions, runtime / "site-packages")
+    copy_distributions(distributions, runtime / "site-packages", deadline)
     with resources.as_file(resources.files("cuzkops.artifact") / "boot.py") as boot:
         shutil.copyfile(boot, runtime / "boot.py")
     wanted = host_python()

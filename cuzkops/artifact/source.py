@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuzkops.artifact.command import run_command
-from cuzkops.errors import OpsError, UsageError
+from cuzkops.errors import OpsError, TimeoutExpired, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 PACKAGES = ("kernels", "prover")
 LIBRARY = "libcuzkops_host.so"
+GIT_TIMEOUT_S = 60.0
+"""On a cold disk, git looks at every file of the checkout."""
 # kernels: sources and generators of what the native layer holds
 _LEFT_OUT = {"__pycache__", "_native", "gen", "src", "tests"}
 _ENTERS_THE_ARTIFACT = [*PACKAGES, "cuzkops/artifact", "Dockerfile", "pyproject.toml", "requirements-prover.lock"]
@@ -41,7 +43,11 @@ class Revision:
 
 
 def revision(project: Path) -> Revision:
-    """Ask git, or take GIT_REVISION and GIT_DIRTY, by which a build without a checkout is told."""
+    """Ask git, or take GIT_REVISION and GIT_DIRTY, by which a build without a checkout is told.
+
+    Raises:
+        TimeoutExpired: git does not answer.
+    """
     version = str(tomllib.loads((project / "pyproject.toml").read_text())["project"]["version"])
     if "GIT_REVISION" in os.environ:
         return Revision(version, os.environ["GIT_REVISION"], os.environ.get("GIT_DIRTY") == "true")
@@ -55,9 +61,15 @@ def revision(project: Path) -> Revision:
 
 def _git(project: Path, *words: str) -> str:
     try:
-        ended = subprocess.run(["git", "-C", project, *words], capture_output=True, text=True, check=False)
+        ended = subprocess.run(
+            ["git", "-C", project, *words], capture_output=True, text=True, check=False, timeout=GIT_TIMEOUT_S
+        )
     except FileNotFoundError:
         return ""
+    except subprocess.TimeoutExpired as error:
+        message = f"git {words[0]} did not end within {GIT_TIMEOUT_S:g} s in {project}"
+        hint = "see what it waits for, or set GIT_REVISION and GIT_DIRTY"
+        raise TimeoutExpired("git-timeout", message, hint) from error
     return ended.stdout.strip() if ended.returncode == 0 else ""
 
 

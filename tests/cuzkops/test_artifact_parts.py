@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from cuzkops.artifact import runtime_bundled
-from cuzkops.artifact.distributions import closure, copy_distributions, project_requirements
+from cuzkops.artifact.distributions import closure, compile_tree, copy_distributions, project_requirements
 from cuzkops.artifact.runtime import KEPT, RuntimeLayer, choose, prune, runtime_layer
 from cuzkops.artifact.source import Revision, revision
-from cuzkops.errors import UsageError
+from cuzkops.errors import TimeoutExpired, UsageError
 
 ROOT = Path(__file__).parents[2]
 
@@ -94,7 +94,7 @@ def test_missing_wheels_are_all_named() -> None:
 
 
 def test_copied_wheels_are_compiled_without_times_and_hold_no_traces_of_the_machine(tmp_path: Path) -> None:
-    copy_distributions(closure(["annotated-types", "idna"]), tmp_path / "site-packages")
+    copy_distributions(closure(["annotated-types", "idna"]), tmp_path / "site-packages", time.monotonic() + 60)
     names = {
         path.relative_to(tmp_path / "site-packages").as_posix() for path in (tmp_path / "site-packages").rglob("*")
     }
@@ -105,6 +105,32 @@ def test_copied_wheels_are_compiled_without_times_and_hold_no_traces_of_the_mach
     code = (tmp_path / "site-packages" / "idna" / "__pycache__" / f"core.{tag}.pyc").read_bytes()
     assert code[4:8] == b"\x01\0\0\0"  # hash-based and unchecked (PEP 552)
     assert str(tmp_path).encode() not in code
+
+
+@pytest.fixture
+def stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a git and an ldd on PATH that never end, as on a file system that hangs."""
+    (tmp_path / "bin").mkdir()
+    for name in ("git", "ldd"):
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\nexec sleep 30\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+
+
+@pytest.mark.timeout(20)
+def test_every_command_of_a_build_has_a_deadline(
+    checkout: Path, stuck: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del stuck
+    monkeypatch.setattr("cuzkops.artifact.source.GIT_TIMEOUT_S", 0.2)
+    with pytest.raises(TimeoutExpired, match=r"git rev-parse did not end within 0\.2 s"):
+        revision(checkout)
+    (tmp_path / "wheels").mkdir()
+    (tmp_path / "wheels" / "lib.so").touch()
+    with pytest.raises(TimeoutExpired, match=r"ldd lib\.so did not end"):
+        runtime_bundled.foreign_libraries(tmp_path / "wheels", time.monotonic() + 0.2)
+    with pytest.raises(TimeoutExpired, match="the compilation of the wheels did not end"):
+        compile_tree(tmp_path / "wheels", time.monotonic())
 
 
 def test_folder_that_is_no_source_tree_is_named(tmp_path: Path) -> None:
