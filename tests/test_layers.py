@@ -34,7 +34,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "cuzkops.target",
         "cuzkops.units",
     ),
-    "cuzkops/timing": ("cuzkops.timing", "cuzkops.errors"),
+    "cuzkops/timing": ("cuzkops.timing", "cuzkops.errors", "cuzkops.units"),
     "cuzkops/artifact": ("cuzkops.artifact", "cuzkops.errors", "cuzkops.records", "kernels.build"),
     "cuzkops": ("cuzkops",),
     "prover": ("prover", "kernels"),

@@ -11,6 +11,8 @@ import statistics
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from cuzkops.units import format_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -249,7 +251,7 @@ def _run_text(run: RunTable) -> str:
     ]
     stated = [f"{what} {_ms(ns)} ms" for what, ns in facts_ms if ns is not None]
     if run.peak_rss_bytes is not None:
-        stated.append(f"peak memory {run.peak_rss_bytes / 2**20:.0f} MiB")
+        stated.append(f"peak memory {format_bytes(run.peak_rss_bytes)}")
     if stated:
         lines.append("  " + ", ".join(stated))
     jobs = ", ".join(f"{n} {outcome}" for outcome, n in run.jobs.items()) or "none"
