@@ -76,6 +76,14 @@ with open(sys.argv[2], "wb", buffering=0) as file:
 """
 
 
+def wait_until(holds: Callable[[], bool], timeout_s: float = 20) -> None:
+    """Wait for what must become true soon."""
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        assert time.monotonic() < deadline, "it did not become true in time"
+        time.sleep(0.01)
+
+
 @contextlib.contextmanager
 def running(*argv: str, new_session: bool = False, cwd: Path | None = None) -> Iterator[subprocess.Popen[str]]:
     """Run a program until the block ends; it has printed ``ready`` when the block begins, and is reaped after it."""
@@ -131,8 +139,7 @@ def frozen_writer(folder: Path, mib: int) -> Iterator[tuple[subprocess.Popen[str
         with running(sys.executable, "-c", WRITE, str(mib), str(mount / "file")) as process:
             try:
                 subprocess.run(["fsfreeze", "-f", str(mount)], check=True)
-                while "\nState:\tD" not in Path(f"/proc/{process.pid}/status").read_text():
-                    time.sleep(0.01)
+                wait_until(lambda: "\nState:\tD" in Path(f"/proc/{process.pid}/status").read_text())
                 yield process, thaw
             finally:
                 thaw()
