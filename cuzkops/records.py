@@ -5,11 +5,22 @@ Each carries a ``schema`` number; a reader refuses a number that it does not kno
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import ConfigDict, Field
 
 from prover.protocol import Name, Record, Sha256, StoredRecord
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+
+def first_problem(error: ValidationError) -> str:
+    """Where the first thing that is wrong with a record stands, and what is wrong with it."""
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    return f"{where}: {first['msg']}" if where else str(first["msg"])
+
 
 LayerName = Literal["runtime", "native", "app"]
 

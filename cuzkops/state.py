@@ -96,7 +96,7 @@ class RunFolder:
         """
         from pydantic import ValidationError  # noqa: PLC0415 - half of the start-up time of `--help`
 
-        from cuzkops.records import RunRecord  # noqa: PLC0415 - the same
+        from cuzkops.records import RunRecord, first_problem  # noqa: PLC0415 - the same
 
         file = self.path / "run.json"
         try:
@@ -104,11 +104,9 @@ class RunFolder:
         except OSError as error:
             raise UnreadableError("run", f"{file} cannot be read: {error.strerror}") from error
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"]) or "the file"
             raise UnreadableError(
                 "run",
-                f"{file} is not a run of this version: {where}: {first['msg']}",
+                f"{file} is not a run of this version: {first_problem(error)}",
                 "was it written by a newer cuzkops?",
             ) from error
 

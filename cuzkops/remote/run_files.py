@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from cuzkops.errors import UnreadableError
+from cuzkops.records import first_problem
 from cuzkops.remote.host import Script
 
 if TYPE_CHECKING:
@@ -45,11 +46,9 @@ def read_record(host: Host, path: str, record: type[R]) -> R | None:
     try:
         return record.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the text"
         raise UnreadableError(
             "run-file",
-            f"{path} on {host.target} is not a {record.__name__}: {where}: {first['msg']}",
+            f"{path} on {host.target} is not a {record.__name__}: {first_problem(error)}",
             "another version of the tool may have written it; move the file away if nothing of it runs any more",
         ) from error
 

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from cuzkops.artifact.assemble import MANIFEST, Recipe, assemble
 from cuzkops.artifact.layers import build_id, file_sha256
 from cuzkops.errors import UsageError
-from cuzkops.records import Layer, Manifest
+from cuzkops.records import Layer, Manifest, first_problem
 from cuzkops.steps.build_docker import docker_build
 
 if TYPE_CHECKING:
@@ -123,14 +123,14 @@ def load_artifact(directory: Path) -> Artifact:
     """
     path = directory / MANIFEST
     try:
-        manifest = Manifest.model_validate_json(path.read_text())
+        manifest = Manifest.model_validate_json(path.read_bytes())
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError(
             "no-artifact", f"{directory} is no artifact: {MANIFEST}: {reason}", "build one first"
         ) from error
-    except (ValidationError, UnicodeDecodeError) as error:
-        raise UsageError("bad-manifest", f"{path} cannot be read: {_first_problem(error)}", "build it again") from error
+    except ValidationError as error:
+        raise UsageError("bad-manifest", f"{path} cannot be read: {first_problem(error)}", "build it again") from error
     artifact = Artifact(directory, manifest)
     problems = [problem for layer in manifest.layers if (problem := _layer_problem(artifact, layer))]
     if manifest.build_id != build_id(manifest.layers):
@@ -154,11 +154,3 @@ def _layer_problem(artifact: Artifact, layer: Layer) -> str:
         return "" if file_sha256(path) == layer.sha256 else f"layer {layer.name} does not have the digest that names it"
     except OSError as error:
         return f"layer {layer.name} ({path.name}): {error.strerror}"
-
-
-def _first_problem(error: ValidationError | UnicodeDecodeError) -> str:
-    if isinstance(error, UnicodeDecodeError):
-        return "it is not UTF-8 text"
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
-    return f"{where}: {first['msg']}" if where else str(first["msg"])
