@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from cuzkops.errors import OpsError, UnreadableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from cuzkops.records import RunRecord
 
@@ -79,6 +79,18 @@ class RunFolder:
     def memory(self) -> Path:
         """``memory.jsonl``: one sample of the host's memory a line."""
         return self.path / "memory.jsonl"
+
+    def add_memory_sample(self, sample: Mapping[str, object]) -> None:
+        """Add a line to ``memory.jsonl``.
+
+        Raises:
+            OpsError: It cannot be written.
+        """
+        try:
+            with self.memory.open("a") as file:
+                file.write(json.dumps(sample) + "\n")
+        except OSError as error:
+            raise _unwritable(self.memory, error) from error
 
     def write(self, record: RunRecord) -> None:
         """Write ``run.json`` whole.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ from cuzkops.commands.options import (
     size_bytes,
 )
 from cuzkops.commands.ship import carried_config, transfer_text
+from cuzkops.errors import OpsError
 from cuzkops.session import Place
 from cuzkops.state import new_run_id
 from cuzkops.units import format_duration_s
@@ -101,6 +101,7 @@ class DeployView:
         self._run = run
         self._again = again
         self._step = ""
+        self._keeps_samples = True
 
     def step_begins(self, step: str) -> None:
         """See ``Observer.step_begins``."""
@@ -130,8 +131,13 @@ class DeployView:
         """See ``Observer.sampled``."""
         self._screen.progress(f"{self._step}: {reason.sentence}")
         line = {"reason": reason.code, "live": [process.pid for process in sample.live], **sample.memory.model_dump()}
-        with self._run.memory.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+        if not self._keeps_samples:
+            return
+        try:
+            self._run.add_memory_sample(line)
+        except OpsError as error:  # a record of the wait, not the wait: the deploy goes on
+            self._keeps_samples = False
+            self.says(f"the samples of the memory are not kept from here on: {error.message}")
 
     def if_interrupted(self, text: str) -> None:
         """See ``Observer.if_interrupted``."""

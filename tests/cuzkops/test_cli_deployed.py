@@ -88,6 +88,15 @@ def test_a_deploy_runs_what_was_shipped_and_is_recorded(
     assert "67108864B" in config.read_text()
 
 
+def test_samples_that_cannot_be_kept_are_said_once_and_the_deploy_goes_on(
+    deploy: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cuzkops.state.RunFolder.memory", Path("/dev/full"))
+    status, document, err = deploy()
+    assert (status, document["launched"]["daemon"]["state"]) == (0, "ready")
+    assert err.count("/dev/full cannot be written: No space left on device") == 1
+
+
 def test_a_second_deploy_stops_the_first_daemon(deploy: Callable[..., Any]) -> None:
     first = deploy("--budget", "64MiB")[1]["launched"]
     status, second, _ = deploy("--budget", "65MiB")
