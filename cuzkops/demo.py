@@ -26,15 +26,14 @@ from cuzkops.steps.deploy import DeployRequest, DeployResult, Observer, deploy
 from cuzkops.steps.kill import KillRequest, kill
 from cuzkops.steps.load import ProveRequest, prove
 from cuzkops.steps.wait_memory import WaitRequest, wait_memory
-from cuzkops.timing.parse import parse_file
-from cuzkops.timing.spans import build_timeline
-from cuzkops.timing.table import TimingTable, tabulate
+from cuzkops.timing.read import read_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from cuzkops.remote.host import Host
     from cuzkops.state import RunFolder, State
+    from cuzkops.timing.table import TimingTable
 
 DATA = Path(__file__).parent / "demo_data"
 # circuit -> proofs after each deploy
@@ -145,7 +144,7 @@ class Demo:
                 launch_id = result.launched.daemon.launch_id
                 collected = collect(host, layout, self.state.run(launch_id).logs, launch_id=launch_id)
                 files += [file.path for file in collected.files if file.name.endswith(".log")]
-            return tabulate(build_timeline(record for path in files for record in parse_file(path, path.name)))
+            return read_table(files)
 
     def _stop(self, host: Host, layout: Layout) -> None:
         with self._step("stop the daemon and wait for its memory"):

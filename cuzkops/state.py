@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import tempfile
 import time
 from dataclasses import dataclass
@@ -55,7 +56,7 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
         if temporary:
             Path(temporary).unlink(missing_ok=True)
         if isinstance(error, OSError):
-            raise _unwritable(path, error) from error
+            raise unwritable(path, error) from error
         raise
 
 
@@ -90,7 +91,7 @@ class RunFolder:
             with self.memory.open("a") as file:
                 file.write(json.dumps(sample) + "\n")
         except OSError as error:
-            raise _unwritable(self.memory, error) from error
+            raise unwritable(self.memory, error) from error
 
     def write(self, record: RunRecord) -> None:
         """Write ``run.json`` whole.
@@ -184,11 +185,19 @@ class State:
             except FileExistsError:
                 continue
             except OSError as error:
-                raise _unwritable(path, error) from error
+                raise unwritable(path, error) from error
             return RunFolder(path)
 
     def run(self, run_id: str) -> RunFolder:
-        """The folder of a run, whether it exists or not."""
+        """The folder of a run, whether it exists or not.
+
+        Raises:
+            UnreadableError: The id, which may come from a host, is none that could name a folder here.
+        """
+        from prover.protocol import LAUNCH_ID_PATTERN  # noqa: PLC0415 - half of the start-up time of `--help`
+
+        if not re.fullmatch(LAUNCH_ID_PATTERN, run_id):
+            raise UnreadableError("run-id", f"{run_id!r} is not the id of a run")
         return RunFolder(self.root / "runs" / run_id)
 
     def runs(self) -> Iterator[RunFolder]:
@@ -216,7 +225,8 @@ def open_state() -> State:
     return State((Path(base) if Path(base).is_absolute() else Path.home() / ".local" / "state") / "cuzkops")
 
 
-def _unwritable(path: Path, error: OSError) -> OpsError:
+def unwritable(path: Path, error: OSError) -> OpsError:
+    """Say that this machine does not let us write."""
     return OpsError(
         "state-unwritable",
         f"{path} cannot be written: {error.strerror or error}",

@@ -1,30 +1,42 @@
-"""Pull a daemon's logs: what is new since the last time, or line by line as it is written.
+"""Pull a daemon's logs: what is new since the last time.
 
 A file is known by its inode and first line, not by its name, so that a log that was rotated is finished under its new
 name, and one that was truncated or replaced is noticed; nothing that was pulled is ever thrown away.
+
+Everything that a host prints is foreign: a name that is none here never becomes a path.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import re
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cuzkops.errors import OpsError
+from cuzkops.errors import OpsError, TimeoutExpired, UnreadableError, UsageError
 from cuzkops.remote.host import Script
+from cuzkops.state import unwritable, write_atomically
+from cuzkops.steps.preflight import find_daemon
+from prover.protocol import LAUNCH_ID_PATTERN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
+    from cuzkops.state import State
+    from cuzkops.timing.table import TimingTable
 
 _STATE = ".collected.json"
-_HEARTBEAT_S = 10
-_IDLE_S = 60  # six heartbeats missed: the connection is gone
+_LOCK = ".collecting"
+_LOCK_DEADLINE_S = 120.0
+_POLL_S = 0.1
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 _LIST = r"""
 cd "$LOGS" 2>/dev/null || exit 0
@@ -38,46 +50,6 @@ for file in "$LAUNCH_ID".*; do
     [ -f "$file" ] || continue
     set -- $(ls -lni -- "$file")
     echo "file $1 $6 $(head -n 1 -- "$file" | head -c 4096 | sha256sum | head -c 64) $file"
-done
-"""
-
-# The open descriptor keeps its place in the old file, whatever happens to its name: `cat <&4` prints what is new.
-# Lines that begin with \001 are ours.
-_FOLLOW = r"""
-[ -r "$LOG" ] || { echo "there is no log $LOG" >&2; exit 1; }
-exec 4<"$LOG"
-tail -n "$LINES_BACK" <&4
-beats=0
-alive() {
-    [ -z "$PID" ] && return 0
-    read -r stat <"/proc/$PID/stat" || return 1
-    set -- ${stat##*) }
-    [ "$1" != Z ] && [ "$1" != X ] && [ "${20}" = "$START_TICKS" ]
-}
-while :; do
-    alive 2>/dev/null && lives=1 || lives=0
-    cat <&4
-    if [ "$lives" = 0 ]; then
-        printf '\001ended\n'
-        exit 0
-    fi
-    if [ -e "$LOG" ] && ! [ "$LOG" -ef /dev/fd/4 ]; then
-        cat <&4
-        printf '\001rotated\n'
-        exec 4<"$LOG"
-    else
-        while read -r key value; do
-            [ "$key" = pos: ] && break
-        done </proc/self/fdinfo/4
-        set -- $(ls -lnL /dev/fd/4)
-        if [ "$5" -lt "$value" ]; then
-            printf '\001truncated\n'
-            exec 4<"$LOG"
-        fi
-    fi
-    beats=$((beats + 1))
-    [ $((beats % BEATS)) -ne 0 ] || printf '\001\n'
-    sleep "$INTERVAL" 2>/dev/null || sleep 1
 done
 """
 
@@ -115,6 +87,21 @@ class CollectResult:
 
 
 @dataclass(frozen=True)
+class Pulled:
+    """The timing logs of one launch, as copied.
+
+    Args:
+        folder: Where the copies are.
+        timing_logs: Those with timing lines, the oldest first.
+        notices: Sentences about rotation, truncation and files that went away.
+    """
+
+    folder: Path
+    timing_logs: tuple[Path, ...]
+    notices: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class _Remote:
     """A file as the host lists it; ``first_line`` is a digest."""
 
@@ -122,6 +109,62 @@ class _Remote:
     n_bytes: int
     first_line: str
     name: str
+
+
+def pull(host: Host, layout: Layout, state: State) -> Pulled:
+    """Bring the copies of the newest launch's timing logs up to date.
+
+    Args:
+        host: The host.
+        layout: Which daemon there.
+        state: Where the copies are kept, in the folder of the run.
+
+    Raises:
+        UsageError: Nothing was ever launched.
+        UnreadableError: The host names a launch that is no name.
+        OpsError: There are no logs, or they cannot be read or kept.
+    """
+    daemon = find_daemon(host, layout)
+    if daemon is not None and daemon.record.release_id == "adopted":
+        folder = state.run(daemon.record.launch_id).logs
+        return Pulled(folder, tuple(_pull_adopted(host, folder, daemon.record.logs)), ())
+    live = daemon is not None and daemon.is_live
+    launch_id = daemon.record.launch_id if daemon is not None and live else newest_launch(host, layout)
+    folder = state.run(launch_id).logs
+    result = collect(host, layout, folder, launch_id=launch_id)
+    timing = [file.path for file in result.files if re.fullmatch(r".*\.log(\.\d+)?", file.name)]
+    return Pulled(folder, tuple(sorted(timing, key=_rotation, reverse=True)), result.notices)
+
+
+def newest_launch(host: Host, layout: Layout) -> str:
+    """The launch whose log was written last.
+
+    Raises:
+        UsageError: Nothing was ever launched.
+        UnreadableError: The host names a launch that is no name.
+    """
+    launch_id, _ = _parse_list(host.run(list_script(layout, None)).check().out)
+    if not launch_id:
+        raise UsageError("no-logs", f"no daemon {layout.name} was ever launched on {host.target}", "deploy one first")
+    if not re.fullmatch(LAUNCH_ID_PATTERN, launch_id):
+        raise UnreadableError("launch-id", f"{host.target} names a launch {launch_id!r}, which is no name")
+    return launch_id
+
+
+def keep_peaks(state: State, table: TimingTable) -> None:
+    """Complete the records of the runs by what their logs say of memory: the next deploy counts on that much.
+
+    Runs that this client did not start have no record here, and what a log calls a run may be no name at all.
+    """
+    for run in table.runs:
+        if run.peak_rss_bytes is None or not re.fullmatch(LAUNCH_ID_PATTERN, run.run):
+            continue
+        folder = state.run(run.run)
+        if not (folder.path / "run.json").is_file():
+            continue
+        record = folder.read()
+        if record.peak_bytes is None or run.peak_rss_bytes > record.peak_bytes:
+            folder.write(record.model_copy(update={"peak_bytes": run.peak_rss_bytes}))
 
 
 def collect(host: Host, layout: Layout, folder: Path, *, launch_id: str | None = None) -> CollectResult:
@@ -134,68 +177,64 @@ def collect(host: Host, layout: Layout, folder: Path, *, launch_id: str | None =
         launch_id: The launch; None for the newest one.
 
     Raises:
-        OpsError: There are no logs, or one cannot be read.
+        OpsError: There are no logs, or one cannot be read or kept.
+        TimeoutExpired: Another command works on the same folder and does not end.
     """
-    launch, remote = _parse_list(host.run(list_script(layout, launch_id)).check().out)
+    launch, listed = _parse_list(host.run(list_script(layout, launch_id)).check().out)
+    remote = [file for file in listed if _FILE_NAME.fullmatch(file.name)]
+    notices = [f"left on the host: {file.name!r} is no name for a log" for file in listed if file not in remote]
     if not remote:
         what = f"launch {launch_id}" if launch_id else f"daemon {layout.name}"
         raise OpsError("no-logs", f"{what} has no logs in {layout.logs} on {host.target}", "launch it first")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    known, notices = _follow_names(folder, _read_state(folder), remote)
     files = []
-    for file in remote:
-        copy = folder / file.name
-        copy.touch(mode=0o600)
-        offset = copy.stat().st_size
-        new_bytes = host.get(f"{layout.logs}/{file.name}", copy, offset=offset) if file.n_bytes > offset else 0
-        files.append(CollectedFile(file.name, copy, new_bytes, offset + new_bytes))
-        known[file.name] = file.inode
-        _write_state(folder, known)
-    return CollectResult(launch, tuple(files), tuple(notices))
+    with _alone_in(folder):
+        known, changes = _follow_names(folder, _read_state(folder), remote)
+        for file in remote:
+            copy = folder / file.name
+            copy.touch(mode=0o600)
+            offset = copy.stat().st_size
+            new_bytes = host.get(f"{layout.logs}/{file.name}", copy, offset=offset) if file.n_bytes > offset else 0
+            files.append(CollectedFile(file.name, copy, new_bytes, offset + new_bytes))
+            known[file.name] = file.inode
+            write_atomically(folder / _STATE, json.dumps(known).encode())
+    return CollectResult(launch, tuple(files), (*notices, *changes))
 
 
-def follow(
-    host: Host,
-    layout: Layout,
-    *,
-    log: str,
-    process: tuple[int, int] | None = None,
-    lines_back: int | None = None,
-    on_notice: Callable[[str], None] = lambda _: None,
-) -> Iterator[bytes]:
-    """Yield the lines of a log as they are written, until the daemon ends or the iterator is closed.
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Make a folder and keep other commands out of it: two that append to the same copy would both write its end."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (folder / _LOCK).open("w") as lock:
+            _flock(lock.fileno(), folder)
+            yield
+    except OSError as error:
+        raise unwritable(folder, error) from error
 
-    Args:
-        host: The host.
-        layout: Which daemon there.
-        log: Absolute path of the log on the host.
-        process: (pid, start_ticks) of its writer: the stream ends with it; None follows for ever.
-        lines_back: How many of the lines that are there come first; None for all.
-        on_notice: Called with a sentence when the log was rotated or truncated, or the daemon ended.
 
-    Raises:
-        OpsError: There is no such log.
-        TimeoutExpired: The host fell silent.
-    """
-    sentences = {
-        b"rotated": f"{log} was rotated: going on with the new file",
-        b"truncated": f"{log} was truncated: lines may have been lost",
-        b"ended": "the daemon ended",
-    }
-    kept = b""
-    for raw in host.stream(follow_script(layout, log, process, lines_back), idle_timeout_s=_IDLE_S):
-        begin, ours, word = raw.rpartition(b"\x01")
-        line = kept + (begin if ours else raw)
-        if not ours:
-            kept = b""
-            yield line
-            continue
-        kept = line  # a line without an end as yet, before a word of ours
-        if word in sentences:
-            if kept:
-                yield kept
-                kept = b""
-            on_notice(sentences[word])
+def _flock(descriptor: int, folder: Path) -> None:
+    deadline = time.monotonic() + _LOCK_DEADLINE_S
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                message = f"another cuzkops has been pulling the same logs into {folder} for {_LOCK_DEADLINE_S:g} s"
+                raise TimeoutExpired("logs-busy", message, "wait for it, or end it") from None
+        time.sleep(_POLL_S)
+
+
+def _pull_adopted(host: Host, folder: Path, logs: list[str]) -> list[Path]:
+    """Copy the files that an adopted daemon writes to: nothing is known of them, so they come whole."""
+    copies = []
+    with _alone_in(folder):
+        for number, log in enumerate(logs):
+            name = re.sub(r"[^A-Za-z0-9._-]", "_", log.rpartition("/")[2])
+            copy = folder / f"{number}-{name[-100:]}"
+            copy.unlink(missing_ok=True)
+            host.get(log, copy)
+            copies.append(copy)
+    return copies
 
 
 def list_script(layout: Layout, launch_id: str | None) -> Script:
@@ -203,30 +242,12 @@ def list_script(layout: Layout, launch_id: str | None) -> Script:
     return Script("list the logs", _LIST, {"LOGS": layout.logs, "LAUNCH_ID": launch_id or ""})
 
 
-def follow_script(layout: Layout, log: str, process: tuple[int, int] | None, lines_back: int | None) -> Script:
-    """Build the script behind ``follow``; arguments as there."""
-    interval_s = 0.5
-    pid, start_ticks = process or ("", "")
-    return Script(
-        f"follow {log.removeprefix(layout.logs + '/')}",
-        _FOLLOW,
-        {
-            "LOG": log,
-            "PID": str(pid),
-            "START_TICKS": str(start_ticks),
-            "LINES_BACK": "+1" if lines_back is None else str(lines_back),
-            "INTERVAL": str(interval_s),
-            "BEATS": str(int(_HEARTBEAT_S / interval_s)),
-        },
-    )
-
-
 def _parse_list(output: str) -> tuple[str, list[_Remote]]:
     launch, files = "", []
     for line in output.splitlines():
         if line.startswith("launch "):
             launch = line.removeprefix("launch ")
-        elif match := re.fullmatch(r"file (\d+) (\d+) ([0-9a-f]{64}) (.+)", line):
+        elif match := re.fullmatch(r"file (\d{1,20}) (\d{1,20}) ([0-9a-f]{64}) (.+)", line):
             files.append(_Remote(int(match[1]), int(match[2]), match[3], match[4]))
     return launch, sorted(files, key=lambda file: (not file.name.startswith(f"{launch}.log"), file.name))
 
@@ -283,10 +304,12 @@ def _read_state(folder: Path) -> dict[str, int]:
         stored = json.loads((folder / _STATE).read_bytes())
     except (OSError, ValueError):
         return {}
-    return {str(name): int(inode) for name, inode in stored.items() if (folder / str(name)).exists()}
+    return {
+        name: int(inode) for name, inode in stored.items() if _FILE_NAME.fullmatch(name) and (folder / name).exists()
+    }
 
 
-def _write_state(folder: Path, known: dict[str, int]) -> None:
-    temporary = folder / f"{_STATE}.tmp"
-    temporary.write_text(json.dumps(known))
-    temporary.replace(folder / _STATE)
+def _rotation(path: Path) -> int:
+    """How often a file was rotated: ``x.log.2`` is older than ``x.log.1``, and ``x.log`` is the newest."""
+    number = path.name.rpartition(".")[2]
+    return int(number) if number.isdigit() else 0

@@ -193,16 +193,17 @@ def test_a_parsed_log_completes_the_record_of_its_run(
     assert text(capsys, "logs", *place, "--parse").splitlines()[0] == f"run {launch_id}"
 
 
-def test_lines_are_shown_as_they_are_and_one_document_a_line(
+def test_lines_are_shown_as_they_are_and_as_one_document(
     deploy: Callable[..., Any], place: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert deploy()[0] == 0
     lines = text(capsys, "logs", *place).splitlines()
     assert lines[0].startswith("HEADER run=")
     assert text(capsys, "logs", *place, "--lines", "1").splitlines() == lines[-1:]
-    assert cli.run(["logs", *place, "--json"]) == 0
-    documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert documents == [{"line": line} for line in lines]
+    status, document, _ = run(capsys, "logs", *place)
+    assert (status, document["lines"]) == (0, lines)
+    assert "\n".join(lines) == "".join(Path(file).read_text() for file in document["files"]).rstrip("\n")
+    assert run(capsys, "logs", *place, "--lines", "0")[1]["lines"] == []
 
 
 def test_following_ends_with_the_daemon(

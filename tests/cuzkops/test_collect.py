@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import threading
@@ -10,13 +11,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuzkops.errors import OpsError
-from cuzkops.steps.collect import CollectResult, collect, follow, follow_script, list_script
+from cuzkops.errors import OpsError, TimeoutExpired, UnreadableError
+from cuzkops.remote.host import Completed
+from cuzkops.remote.local import LocalHost
+from cuzkops.state import State
+from cuzkops.steps.collect import CollectResult, collect, keep_peaks, list_script, newest_launch
+from cuzkops.steps.follow import follow, follow_script
+from cuzkops.timing.read import read_table
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from cuzkops.remote.host import Host
+    from cuzkops.remote.host import Host, Script
     from cuzkops.remote.layout import Layout
 
 HEADER = b"HEADER run=r t_ns=1 event=run\n"
@@ -109,6 +115,106 @@ def test_no_logs_is_one_sentence(host: Host, layout: Layout, copies: Path) -> No
     with pytest.raises(OpsError, match="daemon prover has no logs in"):
         collect(host, layout, copies)
     assert not copies.exists()
+
+
+class Hostile(LocalHost):
+    """A host that prints what it likes, and whose files hold what somebody here would like to lose."""
+
+    def __init__(self, *names: str, launch_id: str = "r") -> None:
+        super().__init__()
+        lines = [f"file 1 9 {'0' * 64} {name}" for name in names]
+        self._listed = "\n".join([f"launch {launch_id}", *lines, ""]).encode()
+
+    def run(self, script: Script, *, timeout_s: float = 60) -> Completed:
+        del timeout_s
+        return Completed(script, 0, self._listed, b"")
+
+    def get(self, source: str, destination: Path, *, offset: int = 0) -> int:
+        del source, offset
+        with destination.open("ab") as file:
+            return file.write(b"ssh-rsa A")
+
+
+@pytest.mark.parametrize(
+    "name", ["../victim", "r.log/../../victim", "/{folder}/victim", ".collected.json", "..", "-rf", "r.log\t", "r log"]
+)
+def test_a_host_writes_nowhere_but_to_its_logs(tmp_path: Path, layout: Layout, copies: Path, name: str) -> None:
+    (tmp_path / "victim").write_bytes(b"mine\n")
+    copies.mkdir()
+    with Hostile(name.replace("/{folder}", str(tmp_path)), "r.log") as host:
+        result = collect(host, layout, copies)
+    assert (tmp_path / "victim").read_bytes() == b"mine\n"
+    assert visible(copies) == {"r.log": b"ssh-rsa A"}
+    assert [notice.partition(":")[0] for notice in result.notices] == ["left on the host"]
+
+
+def test_what_was_noted_under_a_strange_name_is_not_followed(tmp_path: Path, layout: Layout, copies: Path) -> None:
+    (tmp_path / "victim").write_bytes(b"mine\n")
+    copies.mkdir()
+    (copies / ".collected.json").write_text('{"../victim": 1}')
+    with Hostile("r.log") as host:
+        collect(host, layout, copies)
+    assert (tmp_path / "victim").read_bytes() == b"mine\n"
+
+
+@pytest.mark.parametrize("launch_id", ["../../x", "a/b", "..", ".hidden", "x" * 200])
+def test_a_launch_that_is_no_name_is_refused(layout: Layout, launch_id: str) -> None:
+    with Hostile("r.log", launch_id=launch_id) as host, pytest.raises(UnreadableError, match="which is no name"):
+        newest_launch(host, layout)
+
+
+def test_a_log_names_no_folder_of_ours(tmp_path: Path) -> None:
+    state = State(tmp_path / "state")
+    run = state.new_run()
+    (tmp_path / "state" / "run.json").write_text("not a record of a run")
+    log = tmp_path / "r.log"
+    lines = [
+        f"DAEMON run={name} t_ns=9 event=stopped uptime_us=5 peak_rss_bytes=7\n"
+        for name in ("..", run.run_id, "a/../..")
+    ]
+    log.write_text("".join(lines))
+    keep_peaks(state, read_table([log]))
+    assert not (run.path / "run.json").exists()
+    with pytest.raises(UnreadableError, match="is not the id of a run"):
+        state.run("..")
+
+
+class Slow(LocalHost):
+    """A host whose files come slowly."""
+
+    def get(self, source: str, destination: Path, *, offset: int = 0) -> int:
+        time.sleep(0.3)
+        return super().get(source, destination, offset=offset)
+
+
+def test_two_at_once_copy_a_log_once(layout: Layout, logs: Path, copies: Path) -> None:
+    (logs / "r.log").write_bytes(HEADER)
+    with Slow() as one, Slow() as two:
+        threads = [threading.Thread(target=collect, args=(host, layout, copies)) for host in (one, two)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+    assert visible(copies) == {"r.log": HEADER}
+
+
+def test_a_folder_that_another_command_holds_is_given_up(
+    host: Host, layout: Layout, logs: Path, copies: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cuzkops.steps.collect._LOCK_DEADLINE_S", 0.2)
+    (logs / "r.log").write_bytes(HEADER)
+    copies.mkdir()
+    with (copies / ".collecting").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(TimeoutExpired, match="another cuzkops"):
+            collect(host, layout, copies)
+
+
+def test_a_folder_that_takes_nothing_is_one_sentence(host: Host, layout: Layout, logs: Path, tmp_path: Path) -> None:
+    (logs / "r.log").write_bytes(HEADER)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OpsError, match="cannot be written: Not a directory"):
+        collect(host, layout, tmp_path / "file" / "logs")
 
 
 class Reader:
@@ -206,6 +312,8 @@ def test_the_scripts_run_in_every_shell(layout: Layout, logs: Path, shell: list[
     assert run(list_script(layout, None).text).startswith(f"launch r\nfile {inode} 9 ".encode())
     gone = follow_script(layout, str(logs / "r.log"), (2**22 + 1, 1), 1)
     assert run(gone.text) == b"one\n\x01ended\n"
+    nothing_old = follow_script(layout, str(logs / "r.log"), (2**22 + 1, 1), 0)
+    assert run(nothing_old.text) == b"\x01ended\n"
 
 
 def test_a_result_names_its_files(host: Host, layout: Layout, logs: Path, copies: Path) -> None:

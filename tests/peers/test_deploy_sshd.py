@@ -18,8 +18,9 @@ from cuzkops.errors import OpsError, UsageError
 from cuzkops.remote.layout import Layout
 from cuzkops.remote.lock import this_process
 from cuzkops.state import new_run_id
-from cuzkops.steps.collect import collect, follow
+from cuzkops.steps.collect import collect
 from cuzkops.steps.deploy import DeployRequest, DeployResult, deploy
+from cuzkops.steps.follow import follow
 from cuzkops.steps.kill import KillRequest, kill
 from cuzkops.steps.load import ProveRequest, prove
 from cuzkops.steps.ship import ShipRequest, ship
