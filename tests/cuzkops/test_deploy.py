@@ -5,11 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from stand_ins import wait_until
 
 from cuzkops.errors import LockedError, OpsError, TimeoutExpired, UsageError
 from cuzkops.records import RunRecord
@@ -107,8 +107,7 @@ def run(host: Host, layout: Layout, make_request: Callable[..., DeployRequest], 
     if record.exists():
         pid = json.loads(record.read_text())["pid"]
         os.kill(pid, signal.SIGKILL)
-        while Path(f"/proc/{pid}/stat").exists() and " Z " not in Path(f"/proc/{pid}/stat").read_text():
-            time.sleep(0.02)
+        wait_until(lambda: not Path(f"/proc/{pid}/stat").exists() or " Z " in Path(f"/proc/{pid}/stat").read_text())
 
 
 @pytest.fixture
