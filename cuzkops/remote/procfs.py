@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, ConfigDict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from cuzkops.records import ProcessId
 
 # Field 22 of /proc/PID/stat and btime use USER_HZ, which is 100 for every program on every supported architecture.
 TICKS_PER_S = 100
@@ -89,6 +91,22 @@ class Threads:
     leader: Stat
     live_states: tuple[str, ...]
 
+    @property
+    def states(self) -> str:
+        """The states of the live threads, sorted, each once: ``"DS"``."""
+        return "".join(sorted(set(self.live_states)))
+
+
+def threads_of(stats: Sequence[Stat]) -> Threads:
+    """Sort out one process.
+
+    Args:
+        stats: The leader's own line, then one a thread. The leader's may be gone from the threads while others live
+            on, never the other way round.
+    """
+    threads = stats[1:] or stats[:1]
+    return Threads(stats[0], tuple(thread.state for thread in threads if thread.state not in DEAD_STATES))
+
 
 def parse_threads(text: str) -> dict[int, Threads]:
     """Read what the shell function ``threads`` prints: by PID, only the processes that exist."""
@@ -96,11 +114,24 @@ def parse_threads(text: str) -> dict[int, Threads]:
     for block in re.split(r"^process (?=\d+$)", text, flags=re.MULTILINE)[1:]:
         stats = parse_stats(block.partition("\n")[2])
         if stats:
-            # The leader's own line may be gone from task/ while other threads live on, never the other way round.
-            threads = stats[1:] or stats[:1]
-            live = tuple(thread.state for thread in threads if thread.state not in DEAD_STATES)
-            found[stats[0].pid] = Threads(stats[0], live)
+            found[stats[0].pid] = threads_of(stats)
     return found
+
+
+def live(found: Mapping[int, Threads], processes: Iterable[ProcessId]) -> dict[int, str]:
+    """Which of the recorded processes live: their PIDs with the states of their live threads.
+
+    Args:
+        found: What ``parse_threads`` read.
+        processes: The recorded ones; one whose PID is somebody else's by now has ended.
+    """
+    threads = {process.pid: found[process.pid] for process in processes if is_same(found.get(process.pid), process)}
+    return {pid: seen.states for pid, seen in threads.items() if seen.live_states}
+
+
+def is_same(seen: Threads | None, process: ProcessId) -> bool:
+    """Whether a process that was seen, perhaps as a zombie, is the recorded one."""
+    return seen is not None and seen.leader.start_ticks == process.start_ticks
 
 
 def parse_others(text: str) -> tuple[dict[str, int], dict[str, str]]:

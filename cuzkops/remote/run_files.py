@@ -40,7 +40,11 @@ def read_record(host: Host, path: str, record: type[R]) -> R | None:
     Raises:
         UnreadableError: It is not such a record.
     """
-    text = host.run(Script(f"read {path}", _READ, {"FILE": path})).check().stdout
+    return parse_record(host, path, host.run(Script(f"read {path}", _READ, {"FILE": path})).check().stdout, record)
+
+
+def parse_record(host: Host, path: str, text: bytes, record: type[R]) -> R | None:
+    """Read a record from the bytes of its file; None where there are none. Arguments and errors as ``read_record``."""
     if not text.strip():
         return None
     try:

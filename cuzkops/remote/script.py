@@ -6,6 +6,9 @@ for /proc, /dev and /sys, so that a folder of recorded files can take their plac
 
 from __future__ import annotations
 
+TOOLS = ("tar", "gzip", "sha256sum", "cp", "mv", "ln", "ls", "df", "mkdir", "rm", "chmod", "cat", "readlink", "tail")
+"""What a host must have, beside a shell, to be shipped to and launched on. Everything else has a way without it."""
+
 PRELUDE = """
 LC_ALL=C BLOCK_SIZE=1024
 export LC_ALL BLOCK_SIZE
@@ -54,6 +57,28 @@ memory() {  # $1: what limited_cgroups printed
         fi | filter '^([0-9]+$|max$|(total_)?inactive_file )'
     done
     return 0
+}
+"""
+
+# A PID alone may be reused. A process is dead once all its threads are: a leader that ended before them is a zombie
+# while they hold the memory. A command name may hold spaces, parentheses and newlines: count from the last of them.
+LIVES = r"""
+fields() {  # sets $state and $start from the stat file $1
+    text='' state=''
+    while IFS= read -r line; do text="$text $line"; done <"$1"
+    set -- ${text##*) }
+    state=$1 start=${20}
+}
+lives() {  # whether process $1 is the one that started at $2 clock ticks, and has a thread outside of Z and X
+    {
+        fields "/proc/$1/stat"
+        [ -n "$state" ] && [ "$start" = "$2" ] || return 1
+        for task in "/proc/$1/task"/[0-9]*/stat; do
+            fields "$task"
+            case "$state" in '' | Z | [Xx]) ;; *) return 0 ;; esac
+        done
+        return 1
+    } 2>/dev/null
 }
 """
 
