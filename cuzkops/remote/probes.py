@@ -9,16 +9,23 @@ from pydantic import Field
 
 from cuzkops.errors import OpsError
 from cuzkops.remote.host import Script
-from cuzkops.remote.procfs import DEAD_STATES, TICKS_PER_S, Facts, Memory, parse_kib, parse_leftovers, parse_memory
-from cuzkops.remote.procfs import parse_stats as _parse_stats
-from cuzkops.remote.script import LEFTOVERS, MEMORY, NVIDIA, PRELUDE, PROCESSES, SMI_TIMEOUT_S, roots
+from cuzkops.remote.procfs import (
+    TICKS_PER_S,
+    Facts,
+    Memory,
+    parse_kib,
+    parse_leftovers,
+    parse_memory,
+    parse_stats,
+    threads_of,
+)
+from cuzkops.remote.script import LEFTOVERS, MEMORY, NVIDIA, PRELUDE, PROCESSES, SMI_TIMEOUT_S, TOOLS, roots
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from cuzkops.remote.host import Host
 
-TOOLS = ("tar", "gzip", "sha256sum", "timeout", "setsid", "ln", "mv", "mkdir", "cat", "grep")
 MIN_BYTES = 64 << 20
 """Processes below this are never the reason why memory is short."""
 
@@ -114,16 +121,20 @@ folder() {
 }
 """
 
-_HOST = r"""
+_PYTHONS = r"""
 pythons() {
-    for python in $(command -v python3) /usr/bin/python3.[0-9]* /usr/local/bin/python3.[0-9]* $PYTHONS; do
+    for python in "$@"; do
         case "$python" in *-config | *\*) continue ;; esac
-        [ -x "$python" ] || continue
+        python=$(command -v "$python") || continue
         version=$("$python" -I -S -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' </dev/null) &&
             echo "python $python $version"
     done
+    :
 }
 exec 2>/dev/null
+"""
+
+_HOST = r"""
 echo "uname $(uname -n) $(uname -r) $(uname -m)"
 echo "boot $(cat "$PROC/sys/kernel/random/boot_id")"
 echo "user $(id -u) $(id -un)"
@@ -135,7 +146,7 @@ filter '^(flags|Features)' <"$PROC/cpuinfo" | head -n 1
 filter '^[^ ]+ (/|/proc) (overlay|proc) ' <"$PROC/mounts"
 for mark in /.dockerenv /run/.containerenv; do [ -e "$mark" ] && echo "container"; done
 for tool in $TOOLS; do command -v "$tool" >/dev/null && echo "tool $tool"; done
-pythons
+pythons python3 /usr/bin/python3.[0-9]* /usr/local/bin/python3.[0-9]*
 folder
 nvidia
 echo "memory"
@@ -145,36 +156,28 @@ leftovers
 """
 
 
-def host_script(
-    folder: str,
-    *,
-    pythons: Iterable[str] = (),
-    kernel: dict[str, str] | None = None,
-    smi_timeout_s: float = SMI_TIMEOUT_S,
-) -> Script:
-    """Build the script behind ``probe_host``.
+def host_script(folder: str, *, kernel: dict[str, str] | None = None, smi_timeout_s: float = SMI_TIMEOUT_S) -> Script:
+    """Build the script behind ``probe_host``. It writes a trial file beside ``folder`` and removes it.
 
     Args:
         folder: Absolute path of the folder to be used; it need not exist.
-        pythons: Further interpreters to ask for their version.
         kernel: ``roots(...)`` of a recording; the real folders by default.
         smi_timeout_s: How long nvidia-smi may take.
     """
     parameters = {
         **(kernel or roots()),
         "FOLDER": folder,
-        "TOOLS": " ".join(TOOLS),
-        "PYTHONS": " ".join(pythons),
+        "TOOLS": " ".join((*TOOLS, "timeout")),
         "SMI_TENTHS": str(round(smi_timeout_s * 10)),
     }
-    return Script("look at the host", PRELUDE + MEMORY + LEFTOVERS + NVIDIA + _FOLDER + _HOST, parameters)
+    pieces = PRELUDE + MEMORY + LEFTOVERS + NVIDIA + _FOLDER + _PYTHONS
+    return Script("look at the host, with a trial file", pieces + _HOST, parameters, changes=True)
 
 
 def probe_host(
     host: Host,
     folder: str,
     *,
-    pythons: Iterable[str] = (),
     kernel: dict[str, str] | None = None,
     smi_timeout_s: float = SMI_TIMEOUT_S,
 ) -> HostFacts:
@@ -183,7 +186,7 @@ def probe_host(
     Raises:
         OpsError: The host has no /proc that says how much memory there is.
     """
-    script = host_script(folder, pythons=pythons, kernel=kernel, smi_timeout_s=smi_timeout_s)
+    script = host_script(folder, kernel=kernel, smi_timeout_s=smi_timeout_s)
     done = host.run(script, timeout_s=smi_timeout_s + 60).check()
     try:
         return parse_host(done.out, folder)
@@ -229,7 +232,7 @@ def parse_host(output: str, folder: str) -> HostFacts:
         disk_total_bytes=int(disk[0]) * 1024 if disk else 0,
         disk_free_bytes=int(disk[1]) * 1024 if disk else 0,
         tools=frozenset(_words(lines, "tool")),
-        pythons=dict(word.rsplit(" ", 1) for word in _words(lines, "python") if " " in word),
+        pythons=_parse_pythons(lines),
         nvidia_devices=_words(lines, "device"),
         nvidia_driver=_driver_version(_word(lines, "driver")),
         nvidia_smi=_word(lines, "smi") or "missing",
@@ -237,6 +240,27 @@ def parse_host(output: str, folder: str) -> HostFacts:
         in_container="container" in lines or any(re.match(r"\S+ / overlay ", line) for line in lines),
         hides_processes=any(re.match(r"\S+ /proc proc .*hidepid=(?!0|off)", line) for line in lines),
     )
+
+
+def pythons_script(names: Sequence[str]) -> Script:
+    """Build the script behind ``probe_pythons``."""
+    parameters = {f"PYTHON_{i}": name for i, name in enumerate(names)}
+    call = " ".join(f'"${name}"' for name in parameters)
+    return Script("look for interpreters", f"{_PYTHONS}\npythons {call}\n", parameters)
+
+
+def probe_pythons(host: Host, names: Sequence[str]) -> dict[str, str]:
+    """Ask interpreters for their version; returns path -> version of those that exist.
+
+    Args:
+        host: Where.
+        names: Absolute paths, or names that are looked for in PATH.
+    """
+    return _parse_pythons(host.run(pythons_script(names)).check().out.splitlines())
+
+
+def _parse_pythons(lines: Iterable[str]) -> dict[str, str]:
+    return dict(word.rsplit(" ", 1) for word in _words(lines, "python") if " " in word)
 
 
 def _words(lines: Iterable[str], key: str) -> list[str]:
@@ -332,11 +356,11 @@ def parse_processes(output: str) -> list[ProcessInfo]:
 def _parse_process(block: str, btime_unix_s: int) -> ProcessInfo | None:
     head, _, rest = block.partition("\nstats\n")
     pid, *lines = head.splitlines()
-    stats = _parse_stats(rest)
+    stats = parse_stats(rest)
     if not stats or stats[0].pid != int(pid):
         return None  # it ended while it was looked at
-    leader, threads = stats[0], stats[1:] or stats[:1]
-    states = [thread.state for thread in threads if thread.state not in DEAD_STATES]
+    threads = threads_of(stats)
+    leader = threads.leader
     sizes = parse_kib(lines)
     uid, _, user = _word(lines, "user").partition(" ")
     return ProcessInfo(
@@ -348,8 +372,8 @@ def _parse_process(block: str, btime_unix_s: int) -> ProcessInfo | None:
         uid=int(uid) if uid.isdigit() else -1,
         user=user or ("root" if uid == "0" else f"uid {uid}"),
         state=leader.state,
-        n_live_threads=len(states),
-        thread_states="".join(sorted(set(states))),
+        n_live_threads=len(threads.live_states),
+        thread_states=threads.states,
         exe=_word(lines, "exe").removesuffix(" (deleted)"),
         cmdline=_word(lines, "cmdline") or f"[{leader.comm}]",
         footprint_bytes=_footprint(sizes),

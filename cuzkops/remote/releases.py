@@ -9,6 +9,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from cuzkops.remote.host import Script
+from cuzkops.remote.script import TOOLS
 
 if TYPE_CHECKING:
     from cuzkops.remote.layout import Layout
@@ -32,7 +33,7 @@ def inventory_script(layout: Layout, release_id: str, layers: list[str], circuit
         "make folders and list what is there",
         r"""
 umask 077
-for tool in tar gzip sha256sum cp mv ls df; do
+for tool in $TOOLS; do
     command -v "$tool" >/dev/null 2>&1 || echo "missing $tool"
 done
 for folder in "$LAYERS" "$CIRCUITS" "$RELEASES" "$RUN" "$LOGS"; do
@@ -65,6 +66,7 @@ done
             "RUN": layout.run,
             "LOGS": layout.logs,
             "LOCK": layout.lock,
+            "TOOLS": " ".join(TOOLS),
             "WANTED_LAYERS": " ".join(layers),
             "WANTED_CIRCUITS": " ".join(circuits),
         },
