@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cuzkops.errors import OpsError
 from cuzkops.remote.host import Script
+from prover.protocol import ErrorBody
 
 if TYPE_CHECKING:
     from cuzkops.remote.host import Completed, Host
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
     R = TypeVar("R", bound=Record)
 
+_LOOKS = ("ready", "status", "job", "metrics")
+"""Verbs that change nothing."""
 _SPARE_S = 30
 """An interpreter starts and loads within this, on any host that is worth proving on."""
 
@@ -63,7 +66,23 @@ if [ ! -x "$RELEASE/prover" ]; then
 fi
 "$RELEASE/prover" ctl {call} --json --home "$DAEMON_HOME" <"$INPUT"
 """
-    return Script(f"ask the daemon: {' '.join(words)}", body, parameters)
+    return Script(f"ask the daemon: {' '.join(words)}", body, parameters, changes=words[0] not in _LOOKS)
+
+
+def parse_answer(stdout: bytes, answer: type[R]) -> R | ErrorBody | str:
+    """Read what a prover printed with ``--json``: its answer, its error, or a word on what is wrong with the text."""
+    from pydantic import ValidationError  # noqa: PLC0415 - costs a tenth of a second of every start
+
+    from prover.protocol import ErrorAnswer  # noqa: PLC0415 - the same
+
+    try:
+        return answer.model_validate_json(stdout)
+    except ValidationError as invalid:
+        what = str(invalid.errors()[0]["msg"])
+    try:
+        return ErrorAnswer.model_validate_json(stdout).error
+    except ValidationError:
+        return what
 
 
 def read_answer(done: Completed, answer: type[R]) -> R:
@@ -72,16 +91,11 @@ def read_answer(done: Completed, answer: type[R]) -> R:
     Raises:
         OpsError: It is an error, or not such an answer.
     """
-    from pydantic import ValidationError  # noqa: PLC0415 - costs a tenth of a second of every start
-
-    from prover.protocol import ErrorAnswer  # noqa: PLC0415 - the same
-
-    try:
-        if done.status == 0:
-            return answer.model_validate_json(done.stdout)
-        error = ErrorAnswer.model_validate_json(done.stdout).error
-    except ValidationError as invalid:
-        done.check()
-        message = f"{done.script.title}: the answer is not {answer.__name__}: {invalid.errors()[0]['msg']}"
-        raise OpsError("answer", message, "use the same version of the tool and the daemon") from None
-    raise OpsError(error.code, error.message, error.hint, error.details)
+    found = parse_answer(done.stdout, answer)
+    if isinstance(found, answer) and done.status == 0:
+        return found
+    if isinstance(found, ErrorBody):
+        raise OpsError(found.code, found.message, found.hint, found.details)
+    done.check()
+    message = f"{done.script.title}: the answer is not {answer.__name__}: {found}"
+    raise OpsError("answer", message, "use the same version of the tool and the daemon")

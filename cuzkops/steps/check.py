@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuzkops.errors import OpsError, UsageError
+from cuzkops.remote.ctl import parse_answer
 from cuzkops.remote.host import Script
+from prover.protocol import CheckAnswer, ErrorBody
 
 if TYPE_CHECKING:
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
-    from prover.protocol import CheckAnswer
 
 _FACTS = "--cuzkops-facts--"
 _MACHINES = {0x3E: "x86_64", 0xB7: "aarch64", 0xF3: "riscv64", 0x15: "ppc64le"}
@@ -54,26 +55,19 @@ def check(host: Host, layout: Layout, release_id: str) -> CheckAnswer:
     Raises:
         OpsError: The release does not start on this host; the sentence says why.
     """
-    from pydantic import ValidationError  # noqa: PLC0415 - costs a tenth of a second of every start
-
-    from prover.protocol import CheckAnswer, ErrorAnswer  # noqa: PLC0415 - the same
-
     done = host.run(check_script(layout, release_id), timeout_s=300)
-    try:
-        return CheckAnswer.model_validate_json(done.stdout)
-    except ValidationError:
-        pass
-    try:
-        error = ErrorAnswer.model_validate_json(done.stdout).error
-    except ValidationError:
-        facts = parse_start_facts(done.status, done.stderr.decode(errors="replace"))
-        tail = facts.stderr.splitlines()[-10:]
-        raise OpsError(
-            "does-not-start",
-            f"release {release_id} does not start on {host.target}: {explain_start(facts)}",
-            details={"status": facts.status, "last_lines": tail},
-        ) from None
-    raise OpsError(error.code, f"the check of {release_id} failed: {error.message}", error.hint, error.details)
+    found = parse_answer(done.stdout, CheckAnswer)
+    if isinstance(found, CheckAnswer):
+        return found
+    if isinstance(found, ErrorBody):
+        raise OpsError(found.code, f"the check of {release_id} failed: {found.message}", found.hint, found.details)
+    facts = parse_start_facts(done.status, done.stderr.decode(errors="replace"))
+    tail = facts.stderr.splitlines()[-10:]
+    raise OpsError(
+        "does-not-start",
+        f"release {release_id} does not start on {host.target}: {explain_start(facts)}",
+        details={"status": facts.status, "last_lines": tail},
+    )
 
 
 def raise_problems(answer: CheckAnswer) -> None:
