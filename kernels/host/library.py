@@ -31,6 +31,14 @@ _FUNCTIONS: dict[str, list[Any]] = {
     "cuzkops_multiply": [_pointer, _pointer, _pointer, _size, _pointer, _int, _pointer],
     "cuzkops_field": [_int, _int, _pointer, _pointer, _size, _pointer],
     "cuzkops_points": [_int, _int, _pointer, _pointer, _size, _pointer],
+    "cuzkops_fixed_base_table_g1": [_pointer, _unsigned, _int, _pointer],
+    "cuzkops_fixed_base_table_g2": [_pointer, _unsigned, _int, _pointer],
+    "cuzkops_fixed_base_g1": [_pointer, _unsigned, _pointer, _size, _int, _pointer],
+    "cuzkops_fixed_base_g2": [_pointer, _unsigned, _pointer, _size, _int, _pointer],
+    "cuzkops_first_outside_g1": [_pointer, _pointer, _size, _int, _pointer],
+    "cuzkops_first_outside_g2": [_pointer, _pointer, _size, _int, _pointer],
+    "cuzkops_bucket_sums_g1": [_pointer, _pointer, _size, _size, _int, _pointer],
+    "cuzkops_bucket_sums_g2": [_pointer, _pointer, _size, _size, _int, _pointer],
 }
 _FAILURES = {
     1: "there is not enough memory for this operation",
