@@ -28,7 +28,7 @@ from prover.curve import (
 from prover.errors import InputError, ProofInvalidError
 from prover.formats.field import R, fr_value
 from prover.formats.snarkjs import CURVE, PROTOCOL, Proof, g1_document, g2_document, proof_document
-from prover.formats.zkey import check_points, read_zkey
+from prover.formats.zkey import all_points, check_on_curve, read_zkey
 from prover.protocol import ProofRecord
 from prover.verify import verify
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from kernels.interface import Backend, Bases, FrMont, G1Affine, G2Affine, Matrix
     from prover.formats.wtns import Witness
-    from prover.formats.zkey import Zkey, ZkeyHeader
+    from prover.formats.zkey import ZkeyHeader
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,7 +146,7 @@ def load_key(path: Path, backend: Backend) -> LoadedKey:
         KernelError: The backend cannot hold it.
     """
     zkey = read_zkey(path)
-    check_points(zkey, backend)
+    check_on_curve(zkey.name, all_points(zkey), backend)
     matrices = [backend.load_matrix(rows) for rows in (zkey.matrix_a, zkey.matrix_b)]
     bases_a, bases_b1, bases_c, bases_h = (backend.load_bases(p) for p in (zkey.a, zkey.b1, zkey.c, zkey.h))
     bases_b2 = backend.load_bases(zkey.b2)
@@ -158,7 +158,7 @@ def load_key(path: Path, backend: Backend) -> LoadedKey:
         n_public=zkey.header.n_public,
         domain_size=zkey.header.domain_size,
         held_bytes=sum(handle.held_bytes for handle in held),
-        verification_key=verification_key(zkey),
+        verification_key=verification_key(zkey.header, zkey.ic),
         header=zkey.header,
         backend=backend,
         matrix_a=matrices[0],
@@ -171,9 +171,8 @@ def load_key(path: Path, backend: Backend) -> LoadedKey:
     )
 
 
-def verification_key(zkey: Zkey) -> dict[str, Any]:
+def verification_key(header: ZkeyHeader, ic: G1Affine) -> dict[str, Any]:
     """Write verification_key.json, as snarkjs does from the same key."""
-    header = zkey.header
     alpha1, beta2 = g1_from_limbs(header.alpha1), g2_from_limbs(header.beta2)
     return {
         "protocol": PROTOCOL,
@@ -184,7 +183,7 @@ def verification_key(zkey: Zkey) -> dict[str, Any]:
         "vk_gamma_2": g2_document(g2_from_limbs(header.gamma2)),
         "vk_delta_2": g2_document(g2_from_limbs(header.delta2)),
         "vk_alphabeta_12": pairing_document(alpha1, beta2),
-        "IC": [g1_document(g1_from_limbs(zkey.ic, i)) for i in range(len(zkey.ic))],
+        "IC": [g1_document(g1_from_limbs(ic, i)) for i in range(len(ic))],
     }
 
 
