@@ -187,21 +187,36 @@ def verification_key(header: ZkeyHeader, ic: G1Affine) -> dict[str, Any]:
     }
 
 
+def check_witness_shape(path: Path, n_vars: int, witness: Witness) -> None:
+    """Check what a witness has to fulfil for any circuit of its size.
+
+    Args:
+        path: The key, for messages.
+        n_vars: Wires of the key's circuit.
+        witness: The values.
+
+    Raises:
+        InputError: It has another length than the circuit, or does not start with 1.
+    """
+    values = witness.values
+    if len(values) != n_vars:
+        raise InputError(
+            "witness-length",
+            f"{witness.name} has {len(values)} elements, and the circuit of {path} has {n_vars} wires",
+            "the witness was calculated for another circuit, or for another version of it",
+        )
+    if fr_value(values.limbs[0]) != 1:
+        raise InputError("witness-one", f"{witness.name}: element 0 must be 1 and is {fr_value(values.limbs[0])}")
+
+
 def synthesise(key: LoadedKey, witness: Witness) -> Synthesis:
     """Multiply the witness into the matrices A and B.
 
     Raises:
         InputError: The witness has another length than the key's circuit, or does not start with 1.
     """
+    check_witness_shape(key.path, key.n_vars, witness)
     values = witness.values
-    if len(values) != key.n_vars:
-        raise InputError(
-            "witness-length",
-            f"{witness.name} has {len(values)} elements, and the circuit of {key.path} has {key.n_vars} wires",
-            "the witness was calculated for another circuit, or for another version of it",
-        )
-    if fr_value(values.limbs[0]) != 1:
-        raise InputError("witness-one", f"{witness.name}: element 0 must be 1 and is {fr_value(values.limbs[0])}")
     a, b = (key.backend.multiply(matrix, values) for matrix in (key.matrix_a, key.matrix_b))
     return Synthesis(values, a, b)
 

@@ -5,10 +5,10 @@ r = z^4 - z^2 + 1. G1: phi(P) = -z^2 P gives 0 = (phi^2 + phi + 1) P = (z^4 - z^
 0 = (psi^2 - (z+1) psi + p) P = (p - z) P = (z-1)^2/3 r P, and the order of the twist shares no factor with (z-1)^2/3.
 Neither has an error.
 
-Many points: each is thrown into one of B buckets at random, and the B sums are looked at instead. Take one point outside
-the subgroup, and let the others be thrown first: with this one every sum is a member in at most one of its B places,
-where it must cancel, up to members, what lies there, while the other buckets hold members. So a round misses with a
-probability of at most 1/B, whatever the points are, and k rounds with B^-k. The buckets come from the system's
+Many points: each is thrown into one of B buckets at random, and the B sums are looked at instead. Take one point
+outside the subgroup, and let the others be thrown first: with this one every sum is a member in at most one of its B
+places, where it must cancel, up to members, what lies there, while the other buckets hold members. So a round misses
+with a probability of at most 1/B, whatever the points are, and k rounds with B^-k. The buckets come from the system's
 generator. (One sum with random coefficients would miss with 1/3 however long they are: 3 divides the cofactor of G1.)
 """
 

@@ -82,7 +82,7 @@ CHANGES: dict[str, tuple[Callable[[Sections], object], str]] = {
     "element ff": (element(119, 2**256 - 1), r"element 119 at byte 3884: expected a number below the prime"),
     "bn254": (
         prime(BN254_R),
-        r"section 1, prime at byte 28: expected the scalar field of BLS12-381, found the scalar field of BN254 \(bn128\)",
+        r"section 1, prime at byte 28: expected the scalar field of BLS12-381, found the scalar field of BN254",
     ),
     "other prime": (prime(R - 2), r"found an unknown prime of 255 bits"),
     "n8": (

@@ -1,0 +1,44 @@
+"""Arrays of Fr element by element, on one thread of the host: changes of number domain, and products."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernels.host.library import load_library
+from kernels.interface import FrMont, FrMontTwice, FrPlain
+
+if TYPE_CHECKING:
+    from kernels.interface import Limbs
+
+_FR = 0  # the fields and operations of cuzkops_field, see kernels/src/host/arithmetic.cpp
+_MULTIPLY, _TO_MONTGOMERY, _TO_PLAIN = 2, 6, 7
+
+
+def to_plain(values: FrMont) -> FrPlain:
+    """Take the factor R out of n elements."""
+    return FrPlain(_apply(_TO_PLAIN, values.limbs, values.limbs))
+
+
+def to_montgomery_twice(values: FrPlain) -> FrMontTwice:
+    """Multiply n elements by R^2: the form of coefficients in zkey files."""
+    once = _apply(_TO_MONTGOMERY, values.limbs, values.limbs)
+    return FrMontTwice(_apply(_TO_MONTGOMERY, once, once))
+
+
+def products(left: FrMont, right: FrMont) -> FrMont:
+    """Multiply n elements with n others.
+
+    Raises:
+        ValueError: There are not as many of one as of the other.
+    """
+    if len(left) != len(right):
+        raise ValueError(f"{len(left)} elements and {len(right)}")
+    return FrMont(_apply(_MULTIPLY, left.limbs, right.limbs))
+
+
+def _apply(operation: int, left: Limbs, right: Limbs) -> Limbs:
+    out = np.empty_like(left)
+    load_library().call("cuzkops_field", _FR, operation, left, right, len(left), out)
+    return out
