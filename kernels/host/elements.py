@@ -40,5 +40,5 @@ def products(left: FrMont, right: FrMont) -> FrMont:
 
 def _apply(operation: int, left: Limbs, right: Limbs) -> Limbs:
     out = np.empty_like(left)
-    load_library().call("cuzkops_field", _FR, operation, left, right, len(left), out)
+    load_library().call_with_best_leaf("cuzkops_field", _FR, operation, left, right, len(left), out)
     return out

@@ -37,7 +37,9 @@ class FixedBase(Generic[PointsT]):
         self._bits = best_bits(n_expected, point.n_bytes)
         n_table = n_windows(self._bits) * (2**self._bits - 1)
         self._table = np.empty((n_table, self._kind.width), dtype=np.uint64)
-        self._library.call(f"cuzkops_fixed_base_table_{self._group}", point.limbs, self._bits, threads, self._table)
+        self._library.call_with_best_leaf(
+            f"cuzkops_fixed_base_table_{self._group}", point.limbs, self._bits, threads, self._table
+        )
 
     def multiples(self, scalars: FrPlain) -> PointsT:
         """Multiply the point with each scalar.
@@ -53,7 +55,7 @@ class FixedBase(Generic[PointsT]):
         """
         out = np.empty((len(scalars), self._kind.width), dtype=np.uint64)
         arguments = (self._table, self._bits, scalars.limbs, len(scalars), self._threads, out)
-        self._library.call(f"cuzkops_fixed_base_{self._group}", *arguments)
+        self._library.call_with_best_leaf(f"cuzkops_fixed_base_{self._group}", *arguments)
         points: PointsT = self._kind(out)
         return points
 

@@ -29,6 +29,7 @@ SOUNDNESS_BITS = 64  # rounds of buckets together miss with a probability of at 
 ROUNDS = 8
 N_BUCKETS = 2 ** (SOUNDNESS_BITS // ROUNDS)
 DIRECT_BELOW = 2 * ROUNDS * N_BUCKETS  # fewer points are cheaper one by one
+SLICE = 2**19  # points that share their buckets: memory for these, and nothing for the others
 
 _P = 0x1A0111EA397FE69A4B1BA7B6434BACD764774B84F38512BF6730D2A0F6B0F6241EABFFFEB153FFFFB9FEFFFFFFFFAAAB
 _Z = -0xD201000000010000
@@ -48,18 +49,25 @@ def first_outside_subgroup(points: G1Affine | G2Affine, threads: int) -> int | N
     Raises:
         KernelError: The library is missing, or there is not enough memory or threads.
     """
-    if len(points) < DIRECT_BELOW:
-        return _first_outside(points, threads)
+    for begin in range(0, len(points), SLICE):
+        part = type(points)(points.limbs[begin : begin + SLICE])
+        index = _first_outside(part, threads) if len(part) < DIRECT_BELOW else _outside_by_buckets(part, threads)
+        if index is not None:
+            return begin + index
+    return None
+
+
+def _outside_by_buckets(points: G1Affine | G2Affine, threads: int) -> int | None:
     for _ in range(ROUNDS):
         buckets = np.frombuffer(secrets.token_bytes(len(points)), dtype=np.uint8).astype(np.uint16)
         sums = type(points)(np.empty((N_BUCKETS, points.width), dtype=np.uint64))
         arguments = (points.limbs, buckets, len(points), N_BUCKETS, threads, sums.limbs)
-        load_library().call(f"cuzkops_bucket_sums_{_group(points)}", *arguments)
+        load_library().call_with_best_leaf(f"cuzkops_bucket_sums_{_group(points)}", *arguments)
         bucket = _first_outside(sums, threads)
         if bucket is not None:
             members = np.flatnonzero(buckets == bucket)
             inside = _first_outside(type(points)(points.limbs[members]), threads)
-            return None if inside is None else int(members[inside])
+            return int(members[inside or 0])  # there is one: members add up to a member
     return None
 
 
@@ -67,7 +75,7 @@ def _first_outside(points: G1Affine | G2Affine, threads: int) -> int | None:
     index = np.zeros(1, dtype=np.uint64)
     constants = _BETA if isinstance(points, G1Affine) else _PSI
     arguments = (points.limbs, constants, len(points), threads, index)
-    load_library().call(f"cuzkops_first_outside_{_group(points)}", *arguments)
+    load_library().call_with_best_leaf(f"cuzkops_first_outside_{_group(points)}", *arguments)
     return None if int(index[0]) == len(points) else int(index[0])
 
 

@@ -7,7 +7,7 @@
 
 #include "abi.hpp"
 #include "curve.hpp"
-#include "parallel.hpp"
+#include "pool.hpp"
 
 namespace cuzkops {
 namespace {
@@ -104,21 +104,21 @@ int multiples(const std::uint64_t* table, unsigned bits, const std::uint64_t* sc
 using namespace cuzkops;
 
 // table: ceil(255 / bits) rows of 2^bits - 1 affine points, made from one affine point.
-CUZKOPS_EXPORT int cuzkops_fixed_base_table_g1(const std::uint64_t* point, unsigned bits, int threads,
+CUZKOPS_EXPORT int cuzkops_fixed_base_table_g1(int leaf, const std::uint64_t* point, unsigned bits, int threads,
                                                std::uint64_t* table) {
-    return guarded([&] { return fill_table<Fp>(point, bits, threads, table); });
+    return with_leaf(leaf, [&](auto chosen) { return fill_table<FpOf<decltype(chosen)>>(point, bits, threads, table); });
 }
-CUZKOPS_EXPORT int cuzkops_fixed_base_table_g2(const std::uint64_t* point, unsigned bits, int threads,
+CUZKOPS_EXPORT int cuzkops_fixed_base_table_g2(int leaf, const std::uint64_t* point, unsigned bits, int threads,
                                                std::uint64_t* table) {
-    return guarded([&] { return fill_table<Fp2>(point, bits, threads, table); });
+    return with_leaf(leaf, [&](auto chosen) { return fill_table<Fp2<FpOf<decltype(chosen)>>>(point, bits, threads, table); });
 }
 
 // out[i] = scalars[i] * P: scalars plain and below r, 4 limbs each; out is n affine points.
-CUZKOPS_EXPORT int cuzkops_fixed_base_g1(const std::uint64_t* table, unsigned bits, const std::uint64_t* scalars,
+CUZKOPS_EXPORT int cuzkops_fixed_base_g1(int leaf, const std::uint64_t* table, unsigned bits, const std::uint64_t* scalars,
                                          std::size_t n, int threads, std::uint64_t* out) {
-    return guarded([&] { return multiples<Fp>(table, bits, scalars, n, threads, out); });
+    return with_leaf(leaf, [&](auto chosen) { return multiples<FpOf<decltype(chosen)>>(table, bits, scalars, n, threads, out); });
 }
-CUZKOPS_EXPORT int cuzkops_fixed_base_g2(const std::uint64_t* table, unsigned bits, const std::uint64_t* scalars,
+CUZKOPS_EXPORT int cuzkops_fixed_base_g2(int leaf, const std::uint64_t* table, unsigned bits, const std::uint64_t* scalars,
                                          std::size_t n, int threads, std::uint64_t* out) {
-    return guarded([&] { return multiples<Fp2>(table, bits, scalars, n, threads, out); });
+    return with_leaf(leaf, [&](auto chosen) { return multiples<Fp2<FpOf<decltype(chosen)>>>(table, bits, scalars, n, threads, out); });
 }

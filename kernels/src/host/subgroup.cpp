@@ -1,10 +1,11 @@
 // Membership of curve points in the subgroups of order r: Scott, "A note on group membership tests for G1, G2 and GT on
 // BLS pairing-friendly curves", https://eprint.iacr.org/2021/1130, and sums of points by buckets for many at once.
+#include <atomic>
 #include <vector>
 
 #include "abi.hpp"
 #include "curve.hpp"
-#include "parallel.hpp"
+#include "pool.hpp"
 
 namespace cuzkops {
 namespace {
@@ -28,16 +29,18 @@ template <class F> bool same(const Xyzz<F>& p, const Affine<F>& q) {
 }
 
 // phi(P) = -z^2 P with phi(x, y) = (beta x, y): about 1200 products of Fp. constants: beta, Montgomery.
-bool in_subgroup(const Affine<Fp>& p, const std::uint64_t* constants) {
+template <class M, class L> bool in_subgroup(const Affine<Field<M, L>>& p, const std::uint64_t* constants) {
+    using Fp = Field<M, L>;
     const Affine<Fp> image = {p.x * Fp::load(constants), p.y.negated()};
     return same(times_minus_z(times_minus_z(Xyzz<Fp>::from(p))), image);
 }
 
 // psi(P) = z P with psi(x, y) = (c1 conj(x), c2 conj(y)): about 600 products of Fp2. constants: c1, c2, Montgomery.
-bool in_subgroup(const Affine<Fp2>& p, const std::uint64_t* constants) {
-    const Fp2 x = {p.x.c0, p.x.c1.negated()}, y = {p.y.c0, p.y.c1.negated()};
-    const Affine<Fp2> image = {x * Fp2::load(constants), (y * Fp2::load(constants + Fp2::LIMBS)).negated()};
-    return same(times_minus_z(Xyzz<Fp2>::from(p)), image);
+template <class Fp> bool in_subgroup(const Affine<Fp2<Fp>>& p, const std::uint64_t* constants) {
+    using F = Fp2<Fp>;
+    const F x = p.x.conjugate(), y = p.y.conjugate();
+    const Affine<F> image = {x * F::load(constants), (y * F::load(constants + F::LIMBS)).negated()};
+    return same(times_minus_z(Xyzz<F>::from(p)), image);
 }
 
 template <class F>
@@ -66,8 +69,8 @@ int bucket_sums(const std::uint64_t* points, const std::uint16_t* buckets, std::
     if (threads < 1 || n_buckets < 1) return BAD_ARGUMENT;
     std::vector<std::vector<Xyzz<F>>> own(static_cast<std::size_t>(threads));
     const std::size_t step = (n + own.size() - 1) / own.size();
-    on_threads(threads, [&](int worker) {
-        const std::size_t w = static_cast<std::size_t>(worker), begin = std::min(n, step * w);
+    over_tasks(own.size(), threads, [&](std::size_t w, int) {
+        const std::size_t begin = std::min(n, step * w);
         own[w].assign(n_buckets, Xyzz<F>::infinity());
         for (std::size_t i = begin; i < std::min(n, begin + step); i++)
             own[w][buckets[i] % n_buckets].add(Affine<F>::load(points + Affine<F>::LIMBS * i));
@@ -88,21 +91,21 @@ using namespace cuzkops;
 
 // Writes the index of the first point that is outside the subgroup of order r, n where there is none. The points are on
 // the curve. constants: what the endomorphism multiplies with, see above.
-CUZKOPS_EXPORT int cuzkops_first_outside_g1(const std::uint64_t* points, const std::uint64_t* constants, std::size_t n,
+CUZKOPS_EXPORT int cuzkops_first_outside_g1(int leaf, const std::uint64_t* points, const std::uint64_t* constants, std::size_t n,
                                             int threads, std::uint64_t* index) {
-    return guarded([&] { return first_outside<Fp>(points, constants, n, threads, index); });
+    return with_leaf(leaf, [&](auto chosen) { return first_outside<FpOf<decltype(chosen)>>(points, constants, n, threads, index); });
 }
-CUZKOPS_EXPORT int cuzkops_first_outside_g2(const std::uint64_t* points, const std::uint64_t* constants, std::size_t n,
+CUZKOPS_EXPORT int cuzkops_first_outside_g2(int leaf, const std::uint64_t* points, const std::uint64_t* constants, std::size_t n,
                                             int threads, std::uint64_t* index) {
-    return guarded([&] { return first_outside<Fp2>(points, constants, n, threads, index); });
+    return with_leaf(leaf, [&](auto chosen) { return first_outside<Fp2<FpOf<decltype(chosen)>>>(points, constants, n, threads, index); });
 }
 
 // sums: n_buckets affine points; buckets: one number a point, taken modulo n_buckets.
-CUZKOPS_EXPORT int cuzkops_bucket_sums_g1(const std::uint64_t* points, const std::uint16_t* buckets, std::size_t n,
+CUZKOPS_EXPORT int cuzkops_bucket_sums_g1(int leaf, const std::uint64_t* points, const std::uint16_t* buckets, std::size_t n,
                                           std::size_t n_buckets, int threads, std::uint64_t* sums) {
-    return guarded([&] { return bucket_sums<Fp>(points, buckets, n, n_buckets, threads, sums); });
+    return with_leaf(leaf, [&](auto chosen) { return bucket_sums<FpOf<decltype(chosen)>>(points, buckets, n, n_buckets, threads, sums); });
 }
-CUZKOPS_EXPORT int cuzkops_bucket_sums_g2(const std::uint64_t* points, const std::uint16_t* buckets, std::size_t n,
+CUZKOPS_EXPORT int cuzkops_bucket_sums_g2(int leaf, const std::uint64_t* points, const std::uint16_t* buckets, std::size_t n,
                                           std::size_t n_buckets, int threads, std::uint64_t* sums) {
-    return guarded([&] { return bucket_sums<Fp2>(points, buckets, n, n_buckets, threads, sums); });
+    return with_leaf(leaf, [&](auto chosen) { return bucket_sums<Fp2<FpOf<decltype(chosen)>>>(points, buckets, n, n_buckets, threads, sums); });
 }
