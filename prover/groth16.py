@@ -28,7 +28,7 @@ from prover.curve import (
 from prover.errors import InputError, ProofInvalidError
 from prover.formats.field import R, fr_value
 from prover.formats.snarkjs import CURVE, PROTOCOL, Proof, g1_document, g2_document, proof_document
-from prover.formats.zkey import all_points, check_on_curve, read_zkey
+from prover.formats.zkey import all_points, check_on_curve, check_subgroups, read_zkey
 from prover.protocol import ProofRecord
 from prover.verify import verify
 
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kernels.interface import Backend, Bases, FrMont, G1Affine, G2Affine, Matrix
+    from prover.checked_keys import CheckedKeys
     from prover.formats.wtns import Witness
     from prover.formats.zkey import ZkeyHeader
 
@@ -138,8 +139,14 @@ class DeviceParts:
     durations: DeviceDurations
 
 
-def load_key(path: Path, backend: Backend) -> LoadedKey:
+def load_key(path: Path, backend: Backend, checked: CheckedKeys | None = None) -> LoadedKey:
     """Read a zkey file, check all of it, and give it to a backend.
+
+    Args:
+        path: The file.
+        backend: What will hold it.
+        checked: The keys whose points were found in their subgroups before; another one is looked at, and added. None
+            does without: a proof of a key of wrong points does not verify, and none leaves without being verified.
 
     Raises:
         InputError: The file cannot be read or is not a sound Groth16 zkey over BLS12-381.
@@ -147,6 +154,9 @@ def load_key(path: Path, backend: Backend) -> LoadedKey:
     """
     zkey = read_zkey(path)
     check_on_curve(zkey.name, all_points(zkey), backend)
+    if checked is not None and zkey.sha256 not in checked:
+        check_subgroups(zkey.name, all_points(zkey), backend.threads)
+        checked.add(zkey.sha256)
     matrices = [backend.load_matrix(rows) for rows in (zkey.matrix_a, zkey.matrix_b)]
     bases_a, bases_b1, bases_c, bases_h = (backend.load_bases(p) for p in (zkey.a, zkey.b1, zkey.c, zkey.h))
     bases_b2 = backend.load_bases(zkey.b2)

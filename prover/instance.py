@@ -67,6 +67,11 @@ class Home:
         """Witnesses that were put and not yet used."""
         return self.root / "state" / "witnesses"
 
+    @property
+    def checked_keys(self) -> Path:
+        """Digests of the keys whose points were looked at one by one."""
+        return self.root / "state" / "checked_keys"
+
 
 def boot_id() -> str:
     """Name of this boot of the machine."""
