@@ -175,7 +175,10 @@ def _document_facts(document: Any, name: str) -> Facts:
     kind = next((kinds[key] for key in kinds if isinstance(document, dict) and key in document), None)
     if kind is None:
         raise InputError("file-unknown", f"{name} is {_NOTHING_KNOWN}")
-    curve, protocol = str(document.get("curve"))[:40], str(document.get("protocol"))[:40]
+    curve, protocol = document.get("curve"), document.get("protocol")
+    if not isinstance(curve, str) or not isinstance(protocol, str):
+        raise InputError("json-malformed", f"{name}: a {kind} must name its protocol and its curve")
+    curve, protocol = curve[:40], protocol[:40]
     facts: Facts = {"format": kind, "protocol": protocol, "curve": "BN254" if curve in {"bn128", "bn254"} else curve}
     if curve.lower() in CURVE_NAMES and protocol == "groth16":
         facts["curve"] = "BLS12-381"
