@@ -72,12 +72,12 @@ public:
         windows_ = best_windows(IMAGES * n_full_length(), Map::BITS, sizeof(F) > 64 ? 25 : 70);
         recode();
         sort();
-        add_buckets();
-        const std::vector<Xyzz<F>> sums = window_sums();
         Xyzz<F> total = Xyzz<F>::infinity();
-        for (std::size_t window = windows_.count; window-- > 0;) {
+        for (std::size_t window = windows_.count; window-- > 0;) { // one at a time: all share the memory of the buckets
             for (unsigned i = 0; i < windows_.bits; i++) total = total.doubled();
-            total.add(sums[window]);
+            if (bucket_ends(window)[windows_.n_buckets] == 0) continue; // only digits 0
+            add_buckets(window);
+            total.add(window_sum());
         }
         return total;
     }
@@ -89,11 +89,8 @@ private:
         std::vector<Run> runs;
         BatchAdder<F> adder;
     };
-    struct Group { // sorted entries [begin, end) of a window
-        std::size_t window, begin, end;
-    };
     struct Partial { // the sum of a part of a bucket, where a group ends inside it
-        std::size_t window, bucket;
+        std::size_t bucket;
         Affine<F> sum;
     };
 
@@ -106,7 +103,7 @@ private:
     std::unique_ptr<std::int16_t[]> digits_;      // windows x IMAGES n; entry e is image e / n of point e % n
     std::unique_ptr<std::uint32_t[]> order_;      // windows x IMAGES n: 2 entry + (1 where its digit is negative)
     std::unique_ptr<std::uint32_t[]> bucket_end_; // windows x (buckets + 1): ends in order_; bucket b from [b] to [b + 1]
-    std::vector<Affine<F>> buckets_;              // windows x buckets
+    std::vector<Affine<F>> buckets_;              // of the window at work
 
     std::size_t n_entries() const { return IMAGES * n_; }
     Affine<F> point(std::size_t i) const { return Affine<F>::load(points_ + Affine<F>::LIMBS * i); }
@@ -183,23 +180,18 @@ private:
         return bucket_end_.get() + window * (windows_.n_buckets + 1);
     }
 
-    void add_buckets() {
-        buckets_.assign(windows_.count * windows_.n_buckets, Affine<F>::infinity());
-        std::vector<Group> groups;
-        for (std::size_t window = 0; window < windows_.count; window++) {
-            const std::size_t end = bucket_ends(window)[windows_.n_buckets];
-            for (std::size_t begin = 0; begin < end; begin += GROUP)
-                groups.push_back({window, begin, std::min(end, begin + GROUP)});
-        }
-        std::vector<std::vector<Partial>> partials(groups.size()); // in the order of windows and buckets
-        over_tasks(groups.size(), threads_, [&](std::size_t task, int worker) {
-            add_group(groups[task], partials[task], scratch_[static_cast<std::size_t>(worker)]);
+    void add_buckets(std::size_t window) {
+        buckets_.assign(windows_.n_buckets, Affine<F>::infinity());
+        const std::size_t n = bucket_ends(window)[windows_.n_buckets], n_groups = (n + GROUP - 1) / GROUP;
+        std::vector<std::vector<Partial>> partials(n_groups); // in the order of buckets
+        over_tasks(n_groups, threads_, [&](std::size_t group, int worker) {
+            const std::size_t begin = group * GROUP;
+            add_group(window, begin, std::min(n, begin + GROUP), partials[group],
+                      scratch_[static_cast<std::size_t>(worker)]);
         });
         std::vector<Partial> all;
         for (const std::vector<Partial>& some : partials) all.insert(all.end(), some.begin(), some.end());
         join_partials(all);
-        images_.reset();
-        order_.reset();
     }
 
     Affine<F> signed_point(std::uint32_t order) const {
@@ -216,32 +208,37 @@ private:
         for (std::size_t offset = 0; offset < sizeof(Affine<F>); offset += 64) __builtin_prefetch(at + offset);
     }
 
-    void add_group(const Group& group, std::vector<Partial>& partials, Scratch& scratch) {
-        const std::uint32_t* order = order_.get() + group.window * n_entries();
-        if (!scratch.points) scratch.points = uninitialised<Affine<F>>(GROUP);
-        for (std::size_t i = group.begin; i < group.end; i++) {
-            if (i + 8 < group.end) prefetch(order[i + 8]);
-            scratch.points[i - group.begin] = signed_point(order[i]);
-        }
-        const std::uint32_t* ends = bucket_ends(group.window);
+    // Adds up the sorted entries [begin, end) of a window by buckets.
+    void add_group(std::size_t window, std::size_t begin, std::size_t end, std::vector<Partial>& partials,
+                   Scratch& scratch) {
+        gather(order_.get() + window * n_entries(), begin, end, scratch);
+        const std::uint32_t* ends = bucket_ends(window);
         const auto first = static_cast<std::size_t>(
-            std::upper_bound(ends, ends + windows_.n_buckets + 1, static_cast<std::uint32_t>(group.begin)) - ends);
+            std::upper_bound(ends, ends + windows_.n_buckets + 1, static_cast<std::uint32_t>(begin)) - ends);
         scratch.runs.clear();
-        for (std::size_t b = first; b <= windows_.n_buckets && ends[b - 1] < group.end; b++) {
-            const std::size_t begin = std::max<std::size_t>(ends[b - 1], group.begin);
-            const std::size_t end = std::min<std::size_t>(ends[b], group.end);
-            if (begin < end)
-                scratch.runs.push_back({static_cast<std::uint32_t>(begin - group.begin), static_cast<std::uint32_t>(end - begin)});
-        }
+        const auto each_bucket = [&](auto body) { // body(bucket, begin, end): its entries that are here
+            for (std::size_t b = first; b <= windows_.n_buckets && ends[b - 1] < end; b++) {
+                const std::size_t from = std::max<std::size_t>(ends[b - 1], begin), to = std::min<std::size_t>(ends[b], end);
+                if (from < to) body(b, from - begin, to - begin);
+            }
+        };
+        each_bucket([&](std::size_t, std::size_t from, std::size_t to) {
+            scratch.runs.push_back({static_cast<std::uint32_t>(from), static_cast<std::uint32_t>(to - from)});
+        });
         reduce_runs(scratch.points.get(), scratch.runs, scratch.adder);
-        for (std::size_t b = first; b <= windows_.n_buckets && ends[b - 1] < group.end; b++) {
-            const std::size_t begin = std::max<std::size_t>(ends[b - 1], group.begin);
-            if (begin >= std::min<std::size_t>(ends[b], group.end)) continue;
-            const Affine<F>& sum = scratch.points[begin - group.begin];
-            if (ends[b - 1] < group.begin || ends[b] > group.end)
-                partials.push_back({group.window, b - 1, sum});
+        each_bucket([&](std::size_t b, std::size_t from, std::size_t) {
+            if (ends[b - 1] < begin || ends[b] > end)
+                partials.push_back({b - 1, scratch.points[from]});
             else
-                buckets_[group.window * windows_.n_buckets + b - 1] = sum;
+                buckets_[b - 1] = scratch.points[from];
+        });
+    }
+
+    void gather(const std::uint32_t* order, std::size_t begin, std::size_t end, Scratch& scratch) const {
+        if (!scratch.points) scratch.points = uninitialised<Affine<F>>(GROUP);
+        for (std::size_t i = begin; i < end; i++) {
+            if (i + 8 < end) prefetch(order[i + 8]);
+            scratch.points[i - begin] = signed_point(order[i]);
         }
     }
 
@@ -250,37 +247,27 @@ private:
         if (partials.empty()) return;
         const std::unique_ptr<Affine<F>[]> points = uninitialised<Affine<F>>(partials.size());
         std::vector<Run> runs;
-        std::vector<std::size_t> buckets;
         for (std::size_t i = 0; i < partials.size(); i++) {
-            const std::size_t bucket = partials[i].window * windows_.n_buckets + partials[i].bucket;
             points[i] = partials[i].sum;
-            if (buckets.empty() || buckets.back() != bucket) {
-                buckets.push_back(bucket);
-                runs.push_back({static_cast<std::uint32_t>(i), 0});
-            }
+            if (i == 0 || partials[i].bucket != partials[i - 1].bucket) runs.push_back({static_cast<std::uint32_t>(i), 0});
             runs.back().count++;
         }
         std::vector<Run> reduced = runs;
         reduce_runs(points.get(), reduced, scratch_[0].adder);
-        for (std::size_t i = 0; i < runs.size(); i++) buckets_[buckets[i]] = points[runs[i].begin];
+        for (const Run& run : runs) buckets_[partials[run.begin].bucket] = points[run.begin];
     }
 
-    // sum_d d bucket[d] of each window, as 4 parts a window for the balance between threads.
-    std::vector<Xyzz<F>> window_sums() {
+    // sum_d d bucket[d] of the window at work, in 4 parts for the balance between threads.
+    Xyzz<F> window_sum() {
         constexpr std::size_t PARTS = 4;
-        std::vector<Xyzz<F>> sums(windows_.count * PARTS, Xyzz<F>::infinity());
+        Xyzz<F> sums[PARTS];
         const std::size_t size = windows_.n_buckets / PARTS;
-        over_tasks(sums.size(), threads_, [&](std::size_t task, int worker) {
-            const std::size_t window = task / PARTS, from = task % PARTS * size;
-            if (bucket_ends(window)[windows_.n_buckets] == 0) return; // only digits 0
-            const Affine<F>* buckets = &buckets_[window * windows_.n_buckets + from];
-            sums[task] = part_sum(buckets, size, from, scratch_[static_cast<std::size_t>(worker)]);
+        over_tasks(PARTS, threads_, [&](std::size_t part, int worker) {
+            Scratch& scratch = scratch_[static_cast<std::size_t>(worker)];
+            sums[part] = part_sum(&buckets_[part * size], size, part * size, scratch);
         });
-        for (std::size_t window = 0; window < windows_.count; window++) {
-            for (std::size_t part = 1; part < PARTS; part++) sums[PARTS * window].add(sums[PARTS * window + part]);
-            sums[window] = sums[PARTS * window];
-        }
-        return sums;
+        for (std::size_t part = 1; part < PARTS; part++) sums[0].add(sums[part]);
+        return sums[0];
     }
 
     // sum of (from + d) bucket[d - 1] for d = 1 .. size. Chains of running sums over equal pieces, all chains a step at
