@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from kernels.host.elements import to_montgomery_twice, to_plain
+from kernels.host.elements import scaled, to_montgomery_twice, to_plain
 from kernels.host.fixed_base import FixedBase
 from kernels.interface import CsrRows, FrMont, FrMontTwice, FrPlain, G1Affine, G2Affine
 from prover.curve import generators
@@ -130,17 +130,17 @@ def key_scalars(circuit: R1cs, trapdoor: Trapdoor, backend: Backend) -> Scalars:
     n, first_private = circuit.header.domain_size, circuit.header.n_public + 1
     over_delta = pow(trapdoor.delta, -1, R)
     parts = _by_wire(circuit)
-    at_tau = _lagrange(1, trapdoor.tau, n, backend)
-    a, b = (to_plain(backend.multiply(backend.load_matrix(rows), at_tau)) for rows in parts[:2])
+    at_tau = _lagrange(trapdoor.tau, n, backend)
+    a, b = (to_plain(backend.multiply(backend.load_matrix(rows), to_plain(at_tau))) for rows in parts[:2])
     mixed = []
     for scale, wires in ((1, slice(None, first_private)), (over_delta, slice(first_private, None))):
         # beta A + alpha B + C in one product: the three matrices side by side, against three vectors below each other.
         factors = (trapdoor.beta * scale % R, trapdoor.alpha * scale % R, scale)
-        vector = np.concatenate([_lagrange(factor, trapdoor.tau, n, backend).limbs for factor in factors])
+        vector = np.concatenate([scaled(at_tau, FrPlain(_limbs([factor]))).limbs for factor in factors])
         rows = _side_by_side(parts, wires, n)
         mixed.append(to_plain(backend.multiply(backend.load_matrix(rows), FrPlain(vector))))
-    odd = _lagrange(over_delta, trapdoor.tau, 2 * n, backend).limbs[1::2]
-    return Scalars(ic=mixed[0], a=a, b=b, c=mixed[1], h=FrPlain(np.ascontiguousarray(odd)))
+    odd = FrMont(np.ascontiguousarray(_lagrange(trapdoor.tau, 2 * n, backend).limbs[1::2]))
+    return Scalars(ic=mixed[0], a=a, b=b, c=mixed[1], h=scaled(odd, FrPlain(_limbs([over_delta]))))
 
 
 def key_coefficients(circuit: R1cs) -> NDArray[np.void]:
@@ -163,15 +163,15 @@ def _entries(matrix: int, part: Combinations) -> NDArray[np.void]:
     return entries
 
 
-def _lagrange(scale: int, tau: int, n: int, backend: Backend) -> FrPlain:
-    """Scale times the n values of the Lagrange basis of the domain of size n at tau."""
+def _lagrange(tau: int, n: int, backend: Backend) -> FrMont:
+    """The n values of the Lagrange basis of the domain of size n at tau."""
     powers = bytearray(32 * n)
-    power = scale * FR_RADIX % R
+    power = FR_RADIX % R
     for at in range(0, 32 * n, 32):
         powers[at : at + 32] = power.to_bytes(32, "little")
         power = power * tau % R
     values = FrMont(np.frombuffer(powers, dtype="<u8").reshape(n, 4))
-    return to_plain(backend.ntt(values, inverse=True, out=values))
+    return backend.ntt(values, inverse=True, out=values)
 
 
 def _by_wire(circuit: R1cs) -> list[CsrRows]:

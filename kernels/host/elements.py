@@ -38,6 +38,17 @@ def products(left: FrMont, right: FrMont) -> FrMont:
     return FrMont(_apply(_MULTIPLY, left.limbs, right.limbs))
 
 
+def scaled(values: FrMont, factor: FrPlain) -> FrPlain:
+    """Multiply n elements with one: the product of a Montgomery element and a plain one is plain.
+
+    Raises:
+        ValueError: There is not one factor.
+    """
+    if len(factor) != 1:
+        raise ValueError(f"one factor, not {len(factor)}")
+    return FrPlain(_apply(_MULTIPLY, values.limbs, np.repeat(factor.limbs, len(values), axis=0)))
+
+
 def _apply(operation: int, left: Limbs, right: Limbs) -> Limbs:
     out = np.empty_like(left)
     load_library().call_with_best_leaf("cuzkops_field", _FR, operation, left, right, len(left), out)
