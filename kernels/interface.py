@@ -13,8 +13,9 @@ type               shape       meaning of a row
 ``G2Affine``       (n, 24)     x.c0 | x.c1 | y.c0 | y.c1, Montgomery, R = 2^384; (0, 0) is infinity
 =================  ==========  ====================================================================================
 
-The roots of unity are those of zkey files: powers of 5^((r-1)/2^k), because snarkjs takes the smallest quadratic
-non-residue of Fr as generator. Other libraries use 7, and a proof made with those roots never verifies.
+The roots of unity are those of zkey files unless a call asks for others: powers of 5^((r-1)/2^k), because snarkjs takes
+the smallest quadratic non-residue of Fr as generator. Other libraries use 7, and a proof for a zkey file that is made
+with those roots never verifies.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 Limbs = NDArray[np.uint64]
 Group = Literal["g1", "g2"]
+Order = Literal["natural", "reversed"]  # reversed: element i stands where the bits of i read backwards say
+RootGenerator = Literal[5, 7]
+VectorOperation = Literal["add", "subtract", "multiply"]
 Timer: TypeAlias = "MutableMapping[str, int]"  # phase -> nanoseconds
 
 
@@ -226,8 +230,9 @@ class Backend(Protocol):
         """Sum of scalars[i] * bases[i].
 
         Args:
-            bases: A handle of this backend.
-            scalars: As many as there are bases; none at all gives infinity.
+            bases: A handle of this backend. The points are in the subgroup of order r: scalars are split by an
+                endomorphism that is a multiplication there only.
+            scalars: As many as there are bases; none at all gives infinity. They count modulo r.
             out: One point.
             stream: See the class.
             workspace: See the class.
@@ -242,23 +247,57 @@ class Backend(Protocol):
         values: FrMont,
         *,
         inverse: bool = False,
+        input_order: Order = "natural",
+        output_order: Order = "natural",
+        root_generator: RootGenerator = 5,
+        coset_shift: int = 1,
         out: FrMont | None = None,
         stream: object | None = None,
         workspace: object | None = None,
         timer: Timer | None = None,
     ) -> FrMont:
-        """Number-theoretic transform over the 2^k-th roots of 5, natural order in and out.
+        """Number-theoretic transform between coefficients and values on a coset of the n-th roots of unity.
 
         Args:
-            values: n coefficients (n values where ``inverse``), n a power of two up to 2^32.
+            values: n coefficients (n values where ``inverse``), n a power of two up to 2^31.
             inverse: From values to coefficients, the division by n included.
+            input_order: Of ``values``. The cheapest are natural to reversed and reversed to natural.
+            output_order: Of the result.
+            root_generator: What w = root_generator^((r-1)/n) is made from: 5 as in zkey files, 7 as in arkworks.
+            coset_shift: s, a plain number in [1, r): the values are those at s * w^i.
             out: n elements; may be ``values`` itself.
             stream: See the class.
             workspace: See the class.
             timer: Phase ``ntt``.
 
         Returns:
-            sum_j values[j] * w^(i*j) for each i, with w = 5^((r-1)/n).
+            sum_j values[j] * (s * w^i)^j for each i, or the coefficients that give ``values`` so.
+        """
+
+    def combine(
+        self,
+        operation: VectorOperation,
+        a: FrMont,
+        b: FrMont,
+        *,
+        out: FrMont | None = None,
+        stream: object | None = None,
+        workspace: object | None = None,
+        timer: Timer | None = None,
+    ) -> FrMont:
+        """Sum, difference or product of two vectors, element by element.
+
+        Args:
+            operation: ``"add"``, ``"subtract"`` or ``"multiply"``.
+            a: n elements.
+            b: n elements.
+            out: n elements; may be ``a`` or ``b`` itself.
+            stream: See the class.
+            workspace: See the class.
+            timer: Phase ``combine``.
+
+        Returns:
+            n elements.
         """
 
     def multiply(

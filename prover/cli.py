@@ -22,6 +22,10 @@ from prover.errors import InputError, ProverError
 
 _FAULT = 70
 _INTERRUPTED = 130
+_THREADS = "CPU threads (default: every CPU that this process may use)"
+_INSECURE = (
+    "INSECURE: this key is for tests only. Its trapdoor existed on this machine: whoever had it can prove anything.\n"
+)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -109,19 +113,38 @@ def _parser() -> argparse.ArgumentParser:
     prove.add_argument("wtns", type=Path, help="witness (.wtns)")
     prove.add_argument("proof", type=Path, help="proof.json to write")
     prove.add_argument("public", type=Path, help="public.json to write")
-    prove.add_argument("--threads", type=int, help="CPU threads (default: every CPU that this process may use)")
+    prove.add_argument("--r1cs", type=Path, help="the circuit: names the first constraint that does not hold")
+    prove.add_argument("--threads", type=int, help=_THREADS)
     prove.set_defaults(run=_prove)
     verify = commands.add_parser("verify", help="verify one proof")
     verify.add_argument("vkey", type=Path, help="verification_key.json")
     verify.add_argument("public", type=Path, help="public.json")
     verify.add_argument("proof", type=Path, help="proof.json")
     verify.set_defaults(run=_verify)
+    _add_files(commands)
     _add_serve(commands)
     ctl = commands.add_parser("ctl", help="talk to the daemon of this host")
     from prover.ctl import add_verbs  # noqa: PLC0415 - argparse only, but --version need not read it twice
 
     add_verbs(ctl)
     return parser
+
+
+def _add_files(commands: argparse._SubParsersAction[_Parser]) -> None:
+    vkey = commands.add_parser("vkey", help="write the verification key of a proving key")
+    vkey.add_argument("zkey", type=Path, help="proving key (snarkjs .zkey)")
+    vkey.add_argument("out", type=Path, nargs="?", help="verification_key.json to write (default: standard output)")
+    vkey.set_defaults(run=_vkey)
+    info = commands.add_parser("info", help="say what a file is: .zkey, .wtns, .r1cs, .ptau, or JSON, of any curve")
+    info.add_argument("file", type=Path, help="the file")
+    info.add_argument("--json", action="store_true", help="one JSON document")
+    info.set_defaults(run=_info)
+    setup = commands.add_parser("setup", help="make an INSECURE proving key for tests, without a ceremony")
+    setup.add_argument("r1cs", type=Path, help="circuit (.r1cs)")
+    setup.add_argument("zkey", type=Path, help="proving key to write")
+    setup.add_argument("--insecure", action="store_true", help="needed: whoever makes such a key could forge proofs")
+    setup.add_argument("--threads", type=int, help=_THREADS)
+    setup.set_defaults(run=_setup)
 
 
 def _add_serve(commands: argparse._SubParsersAction[_Parser]) -> None:
@@ -138,7 +161,7 @@ def _add_serve(commands: argparse._SubParsersAction[_Parser]) -> None:
 def _prove(options: argparse.Namespace) -> int:
     from prover.commands import prove_files  # noqa: PLC0415 - numpy and the kernels are loaded only to compute
 
-    prove_files(options.zkey, options.wtns, options.proof, options.public, options.threads)
+    prove_files(options.zkey, options.wtns, options.proof, options.public, options.threads, r1cs=options.r1cs)
     return 0
 
 
@@ -147,6 +170,38 @@ def _verify(options: argparse.Namespace) -> int:
 
     verify_files(options.vkey, options.public, options.proof)
     sys.stdout.write("the proof is valid\n")
+    return 0
+
+
+def _vkey(options: argparse.Namespace) -> int:
+    from prover.commands import export_verification_key  # noqa: PLC0415 - the same
+
+    text = export_verification_key(options.zkey, options.out)
+    if options.out is None:
+        sys.stdout.write(f"{text}\n")
+    return 0
+
+
+def _info(options: argparse.Namespace) -> int:
+    from prover.info import describe, render  # noqa: PLC0415 - the same
+
+    facts = describe(options.file)
+    sys.stdout.write(json.dumps(facts) + "\n" if options.json else render(facts))
+    return 0
+
+
+def _setup(options: argparse.Namespace) -> int:
+    if not options.insecure:
+        raise InputError(
+            "insecure",
+            "this makes a key without a ceremony, and whoever makes it could forge proofs",
+            "for tests add --insecure; a key of use comes from snarkjs groth16 setup with contributions",
+        )
+    from prover.commands import setup_files  # noqa: PLC0415 - the same
+
+    sys.stderr.write(_INSECURE)
+    setup_files(options.r1cs, options.zkey, options.threads)
+    sys.stderr.write(f"{options.zkey} is written. {_INSECURE}")
     return 0
 
 

@@ -1,27 +1,43 @@
-"""``prover prove`` and ``prover verify``: files in, files out."""
+"""``prover prove``, ``verify``, ``vkey`` and ``setup``: files in, files out."""
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
+import shutil
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import kernels
 from kernels.interface import KernelError
 from prover.errors import CapacityError, InputError, ProverError
+from prover.formats.r1cs import read_r1cs
 from prover.formats.snarkjs import dump_document, load_document
 from prover.formats.wtns import read_witness
-from prover.groth16 import load_key, prove
+from prover.formats.zkey import check_on_curve, check_subgroups, public_points, read_header, read_public_part
+from prover.groth16 import (
+    check,
+    check_witness_shape,
+    finalise,
+    load_key,
+    prove_on_device,
+    synthesise,
+    verification_key,
+)
+from prover.output import check_outputs, replacing, write_documents
+from prover.progress import Progress
+from prover.setup import fresh_trapdoor, key_bytes, write_key
 from prover.verify import verify
+from prover.witness_check import check_circuit, check_witness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from kernels.interface import Backend
 
-def prove_files(zkey: Path, wtns: Path, proof: Path, public: Path, threads: int | None) -> None:
+
+def prove_files(
+    zkey: Path, wtns: Path, proof: Path, public: Path, threads: int | None, *, r1cs: Path | None = None
+) -> None:
     """Prove one witness. The proof is verified before anything is written, and both files appear or neither does.
 
     Args:
@@ -30,25 +46,33 @@ def prove_files(zkey: Path, wtns: Path, proof: Path, public: Path, threads: int 
         proof: Where proof.json goes; replaced where it exists.
         public: Where public.json goes; replaced where it exists.
         threads: CPU threads; None is one for each CPU that this process may run on.
+        r1cs: The circuit, to name the constraint that a witness does not satisfy; None does without.
 
     Raises:
         InputError: An input is wrong, or an output cannot be written there.
-        ProofInvalidError: The proof does not verify.
+        ProofInvalidError: The witness does not satisfy the circuit, or the proof does not verify.
         CapacityError: There is not enough memory.
         ProverError: The host library is missing or failed.
     """
-    targets = _check_outputs([zkey, wtns], [proof, public])
-    if threads is not None and threads < 1:
-        raise InputError("threads", f"the number of threads must be at least 1, not {threads}")
-    try:
-        backend = kernels.backend("host", threads=threads)
+    inputs = [zkey, wtns, *([r1cs] if r1cs else [])]
+    targets = check_outputs(inputs, [proof, public])
+    with _computing(threads, f"prove with {zkey}") as backend, Progress("reading the witness") as progress:
+        # Small files first, and headers before arrays: a wrong file is named before the key is loaded.
+        witness, header = read_witness(wtns), read_header(zkey)
+        check_witness_shape(zkey, header.n_vars, witness)
+        if r1cs is not None:
+            progress.stage("checking the constraints")
+            circuit = read_r1cs(r1cs)
+            check_circuit(circuit, zkey, header)
+            check_witness(circuit, witness, backend)
+            del circuit
+        progress.stage("loading the key")
         key = load_key(zkey, backend)
-        record = prove(key, read_witness(wtns))
-    except KernelError as error:
-        raise ProverError("kernel", str(error)) from error
-    except MemoryError:
-        raise CapacityError("out-of-memory", f"there is not enough memory to prove with {zkey}") from None
-    _write_all([(targets[0], dump_document(record.proof)), (targets[1], dump_document(record.public))])
+        progress.stage("proving")
+        record = finalise(key, prove_on_device(key, synthesise(key, witness)))
+        progress.stage("verifying")
+        check(key, record)
+        write_documents([(targets[0], dump_document(record.proof)), (targets[1], dump_document(record.public))])
 
 
 def verify_files(vkey: Path, public: Path, proof: Path) -> None:
@@ -63,63 +87,70 @@ def verify_files(vkey: Path, public: Path, proof: Path) -> None:
         InputError: A file is missing or malformed.
         ProofInvalidError: The proof does not hold.
     """
-    verify(load_document(vkey), load_document(public), load_document(proof))
+    with Progress("verifying"):
+        verify(load_document(vkey), load_document(public), load_document(proof))
 
 
-def _check_outputs(inputs: list[Path], outputs: list[Path]) -> list[Path]:
-    """Find early what would fail after minutes of work, and return where the outputs really go."""
-    resolved = [path.resolve() for path in outputs]
-    if resolved[0] == resolved[1]:
-        raise InputError("output", f"proof and public values cannot both go to {outputs[0]}")
-    for path, target in zip(outputs, resolved, strict=True):
-        if target in [path.resolve() for path in inputs]:
-            raise InputError("output", f"{path} is an input, and would be overwritten")
-        if target.exists() and not target.is_file():
-            raise InputError("output", f"{path} exists and is not a regular file")
-        if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
-            raise InputError("output", f"{path} cannot be written: {target.parent} is not a folder to write into")
-    return resolved
+def export_verification_key(zkey: Path, out: Path | None) -> str:
+    """Write the verification key of a proving key, as ``snarkjs zkey export verificationkey`` does.
+
+    Args:
+        zkey: The proving key; its arrays but IC are not read.
+        out: Where verification_key.json goes; replaced where it exists. None writes nothing.
+
+    Returns:
+        The document.
+
+    Raises:
+        InputError: The key is wrong, one of the points of the verification key is not in its subgroup, or the output
+            cannot be written there.
+        CapacityError: There is not enough memory.
+        ProverError: The host library is missing or failed.
+    """
+    targets = check_outputs([zkey], [out] if out else [])
+    with _computing(None, f"read {zkey}") as backend, Progress("reading the key"):
+        header, ic = read_public_part(zkey)
+        points = public_points(header, ic)
+        check_on_curve(str(zkey), points, backend)
+        check_subgroups(str(zkey), points, backend.threads)
+        text = dump_document(verification_key(header, ic))
+        if targets:
+            write_documents([(targets[0], text)])
+    return text
 
 
-def _write_all(documents: list[tuple[Path, str]]) -> None:
-    """Write every document beside its place first, then move all of them; on a failure none stays."""
-    parts = [(target, target.with_name(f".{target.name}.{os.getpid()}.part"), text) for target, text in documents]
-    moved: list[Path] = []
-    try:
-        for _, part, text in parts:
-            with part.open("x", encoding="ascii") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-        with _interrupts_held():
-            try:
-                for target, part, _ in parts:
-                    part.replace(target)
-                    moved.append(target)
-            except OSError:
-                for target in moved:
-                    target.unlink()
-                raise
-    except OSError as error:
-        raise InputError("output", f"{error.filename or documents[0][0]} cannot be written: {error.strerror}") from None
-    finally:
-        for _, part, _ in parts:
-            part.unlink(missing_ok=True)
+def setup_files(r1cs: Path, zkey: Path, threads: int | None) -> None:
+    """Make a proving key for tests: whoever runs this could keep the trapdoor and forge proofs.
+
+    Args:
+        r1cs: The circuit.
+        zkey: Where the key goes; replaced where it exists.
+        threads: CPU threads; None is one for each CPU that this process may run on.
+
+    Raises:
+        InputError: The circuit is wrong, or the output cannot be written there.
+        CapacityError: There is not enough memory.
+        ProverError: The host library is missing or failed.
+    """
+    (target,) = check_outputs([r1cs], [zkey])
+    with _computing(threads, f"make a key for {r1cs}") as backend, Progress("reading the circuit") as progress:
+        circuit = read_r1cs(r1cs)
+        need_bytes, free_bytes = key_bytes(circuit.header), shutil.disk_usage(target.parent).free
+        if need_bytes > free_bytes:
+            raise InputError("output", f"{zkey} needs at least {need_bytes} bytes, and {free_bytes} are free there")
+        trapdoor = fresh_trapdoor(circuit.header.domain_size)
+        with replacing(target) as file:
+            write_key(file, circuit, trapdoor, backend, progress.stage)
 
 
 @contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Let Ctrl-C and SIGTERM wait until the block is done: it is two renames long."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # Python raises KeyboardInterrupt in the main thread only
-        return
-    held: list[int] = []
-    # Not a signal mask: a thread of numpy's would take the signal, and Python would still tell the main thread.
-    before = {number: signal.signal(number, lambda n, _: held.append(n)) for number in (signal.SIGINT, signal.SIGTERM)}
+def _computing(threads: int | None, work: str) -> Iterator[Backend]:
+    """Open the host backend, and turn what fails in it into errors of the prover."""
+    if threads is not None and threads < 1:
+        raise InputError("threads", f"the number of threads must be at least 1, not {threads}")
     try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for late in held:
-            signal.raise_signal(late)
+        yield kernels.backend("host", threads=threads)
+    except KernelError as error:
+        raise ProverError("kernel", str(error)) from error
+    except MemoryError:
+        raise CapacityError("out-of-memory", f"there is not enough memory to {work}") from None

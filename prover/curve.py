@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import py_arkworks_bls12381 as arkworks
 
-from prover.formats.field import fp_from_montgomery
+from kernels.interface import G1Affine, G2Affine
+from prover.formats.field import P, fp_from_montgomery
 
 if TYPE_CHECKING:
-    from kernels.interface import G1Affine, G2Affine
+    from numpy.typing import NDArray
+
     from prover.formats.snarkjs import G1Point, G2Point
 
 FP_BYTES = 48
@@ -56,11 +59,23 @@ def g2_from_limbs(points: G2Affine, index: int = 0) -> G2Point:
     return ((x0, x1), (y0, y1)) if x0 or x1 or y0 or y1 else None
 
 
+def generators() -> tuple[G1Affine, G2Affine]:
+    """The generators of G1 and G2, one point each."""
+    points = (arkworks.G1Point().to_xy_bytes_le(), arkworks.G2Point().to_xy_bytes_le())
+    limbs = [_montgomery_limbs(_numbers(raw)) for raw in points]
+    return G1Affine(limbs[0]), G2Affine(limbs[1])
+
+
 def pairing_document(point1: G1Point, point2: G2Point) -> list[list[list[str]]]:
     """Write e(point1, point2) as snarkjs writes ``vk_alphabeta_12``: Fp12 over Fp6 over Fp2, lowest part first."""
     pairing = _numbers(bytes.fromhex(str(arkworks.GT.pairing(g1(point1), g2(point2)))))
     pairs = [[str(c0), str(c1)] for c0, c1 in zip(pairing[::2], pairing[1::2], strict=True)]
     return [pairs[:3], pairs[3:]]
+
+
+def _montgomery_limbs(coordinates: list[int]) -> NDArray[np.uint64]:
+    raw = _bytes(*(c * 2 ** (8 * FP_BYTES) % P for c in coordinates))
+    return np.frombuffer(raw, dtype="<u8").reshape(1, -1).copy()
 
 
 def _bytes(*coordinates: int) -> bytes:

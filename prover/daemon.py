@@ -21,6 +21,7 @@ import kernels
 from kernels.interface import KernelError
 from prover import __version__
 from prover.api import create_app
+from prover.checked_keys import CheckedKeys
 from prover.config import parse_listen
 from prover.errors import InputError, ProverError
 from prover.instance import Home, Instance, boot_id, exe_sha256, read_build_id, release_folder, start_ticks
@@ -126,6 +127,7 @@ class Daemon:
             budget=self._budget,
             jobs=self.jobs,
             witnesses=self.witnesses,
+            checked_keys=CheckedKeys(self._instance.home.checked_keys),
             log=self._log,
             metrics=self._metrics,
         )

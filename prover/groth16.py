@@ -28,7 +28,7 @@ from prover.curve import (
 from prover.errors import InputError, ProofInvalidError
 from prover.formats.field import R, fr_value
 from prover.formats.snarkjs import CURVE, PROTOCOL, Proof, g1_document, g2_document, proof_document
-from prover.formats.zkey import check_points, read_zkey
+from prover.formats.zkey import all_points, check_on_curve, check_subgroups, read_zkey
 from prover.protocol import ProofRecord
 from prover.verify import verify
 
@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kernels.interface import Backend, Bases, FrMont, G1Affine, G2Affine, Matrix
+    from prover.checked_keys import CheckedKeys
     from prover.formats.wtns import Witness
-    from prover.formats.zkey import Zkey, ZkeyHeader
+    from prover.formats.zkey import ZkeyHeader
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,15 +139,24 @@ class DeviceParts:
     durations: DeviceDurations
 
 
-def load_key(path: Path, backend: Backend) -> LoadedKey:
+def load_key(path: Path, backend: Backend, checked: CheckedKeys | None = None) -> LoadedKey:
     """Read a zkey file, check all of it, and give it to a backend.
+
+    Args:
+        path: The file.
+        backend: What will hold it.
+        checked: The keys whose points were found in their subgroups before; another one is looked at, and added. None
+            does without: a proof of a key of wrong points does not verify, and none leaves without being verified.
 
     Raises:
         InputError: The file cannot be read or is not a sound Groth16 zkey over BLS12-381.
         KernelError: The backend cannot hold it.
     """
     zkey = read_zkey(path)
-    check_points(zkey, backend)
+    check_on_curve(zkey.name, all_points(zkey), backend)
+    if checked is not None and zkey.sha256 not in checked:
+        check_subgroups(zkey.name, all_points(zkey), backend.threads)
+        checked.add(zkey.sha256)
     matrices = [backend.load_matrix(rows) for rows in (zkey.matrix_a, zkey.matrix_b)]
     bases_a, bases_b1, bases_c, bases_h = (backend.load_bases(p) for p in (zkey.a, zkey.b1, zkey.c, zkey.h))
     bases_b2 = backend.load_bases(zkey.b2)
@@ -158,7 +168,7 @@ def load_key(path: Path, backend: Backend) -> LoadedKey:
         n_public=zkey.header.n_public,
         domain_size=zkey.header.domain_size,
         held_bytes=sum(handle.held_bytes for handle in held),
-        verification_key=verification_key(zkey),
+        verification_key=verification_key(zkey.header, zkey.ic),
         header=zkey.header,
         backend=backend,
         matrix_a=matrices[0],
@@ -171,9 +181,8 @@ def load_key(path: Path, backend: Backend) -> LoadedKey:
     )
 
 
-def verification_key(zkey: Zkey) -> dict[str, Any]:
+def verification_key(header: ZkeyHeader, ic: G1Affine) -> dict[str, Any]:
     """Write verification_key.json, as snarkjs does from the same key."""
-    header = zkey.header
     alpha1, beta2 = g1_from_limbs(header.alpha1), g2_from_limbs(header.beta2)
     return {
         "protocol": PROTOCOL,
@@ -184,8 +193,30 @@ def verification_key(zkey: Zkey) -> dict[str, Any]:
         "vk_gamma_2": g2_document(g2_from_limbs(header.gamma2)),
         "vk_delta_2": g2_document(g2_from_limbs(header.delta2)),
         "vk_alphabeta_12": pairing_document(alpha1, beta2),
-        "IC": [g1_document(g1_from_limbs(zkey.ic, i)) for i in range(len(zkey.ic))],
+        "IC": [g1_document(g1_from_limbs(ic, i)) for i in range(len(ic))],
     }
+
+
+def check_witness_shape(path: Path, n_vars: int, witness: Witness) -> None:
+    """Check what a witness has to fulfil for any circuit of its size.
+
+    Args:
+        path: The key, for messages.
+        n_vars: Wires of the key's circuit.
+        witness: The values.
+
+    Raises:
+        InputError: It has another length than the circuit, or does not start with 1.
+    """
+    values = witness.values
+    if len(values) != n_vars:
+        raise InputError(
+            "witness-length",
+            f"{witness.name} has {len(values)} elements, and the circuit of {path} has {n_vars} wires",
+            "the witness was calculated for another circuit, or for another version of it",
+        )
+    if fr_value(values.limbs[0]) != 1:
+        raise InputError("witness-one", f"{witness.name}: element 0 must be 1 and is {fr_value(values.limbs[0])}")
 
 
 def synthesise(key: LoadedKey, witness: Witness) -> Synthesis:
@@ -194,15 +225,8 @@ def synthesise(key: LoadedKey, witness: Witness) -> Synthesis:
     Raises:
         InputError: The witness has another length than the key's circuit, or does not start with 1.
     """
+    check_witness_shape(key.path, key.n_vars, witness)
     values = witness.values
-    if len(values) != key.n_vars:
-        raise InputError(
-            "witness-length",
-            f"{witness.name} has {len(values)} elements, and the circuit of {key.path} has {key.n_vars} wires",
-            "the witness was calculated for another circuit, or for another version of it",
-        )
-    if fr_value(values.limbs[0]) != 1:
-        raise InputError("witness-one", f"{witness.name}: element 0 must be 1 and is {fr_value(values.limbs[0])}")
     a, b = (key.backend.multiply(matrix, values) for matrix in (key.matrix_a, key.matrix_b))
     return Synthesis(values, a, b)
 

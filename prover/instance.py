@@ -68,6 +68,11 @@ class Home:
         """Witnesses that were put and not yet used."""
         return self.root / "state" / "witnesses"
 
+    @property
+    def checked_keys(self) -> Path:
+        """Digests of the keys whose points were looked at one by one."""
+        return self.root / "state" / "checked_keys"
+
 
 def expanded(path: Path, what: str) -> Path:
     """Replace ``~`` and ``~user`` at the start of a path.

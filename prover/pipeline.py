@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from kernels.interface import Backend
     from prover.check import CircuitPlan
+    from prover.checked_keys import CheckedKeys
     from prover.groth16 import DeviceDurations, LoadedKey, Synthesis
     from prover.jobs import Job, JobStore
     from prover.memory.budget import MemoryBudget
@@ -54,6 +55,7 @@ class Engine:
         budget: Where all memory is reserved.
         jobs: Where work comes from and results go.
         witnesses: Where witnesses lie that were put.
+        checked_keys: The keys that need no check of their subgroups any more.
         log: Gets the events of every stage.
         metrics: Gets the durations of every stage.
     """
@@ -66,6 +68,7 @@ class Engine:
         budget: MemoryBudget,
         jobs: JobStore,
         witnesses: WitnessStore,
+        checked_keys: CheckedKeys,
         log: TimingLog,
         metrics: Metrics,
     ) -> None:
@@ -74,6 +77,7 @@ class Engine:
         self._budget = budget
         self._jobs = jobs
         self._witnesses = witnesses
+        self._checked_keys = checked_keys
         self._log = log
         self._metrics = metrics
         self._loaded: dict[str, LoadedCircuit] = {}
@@ -122,7 +126,7 @@ class Engine:
         reservation = self._budget.reserve(plan.load_bytes, f"key {plan.name}", deadline_s=0)
         start_ns = time.monotonic_ns()
         try:
-            key = load_key(plan.path, self._backend)
+            key = load_key(plan.path, self._backend, self._checked_keys)
         except KernelError as error:
             raise ProverError("kernel", f"the key of {plan.name} cannot be loaded: {error}") from error
         if plan.sha256 not in (None, key.sha256):

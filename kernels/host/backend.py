@@ -10,18 +10,23 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from kernels.host.library import load_library
+from kernels.gen.constants import R
+from kernels.host.library import LEAVES, load_library
 from kernels.interface import Bases, CsrRows, FrMont, FrPlain, G1Affine, G2Affine, KernelError, LimbArray, Matrix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kernels.interface import Timer
+    from numpy.typing import NDArray
+
+    from kernels.interface import Order, RootGenerator, Timer, VectorOperation
 
 PointsT = TypeVar("PointsT", G1Affine, G2Affine)
 ArrayT = TypeVar("ArrayT", bound=LimbArray)
 
 MAX_LOG2_N = 31  # a transform of n needs roots of order 2n, and Fr has them up to 2^32
+HOST_LEAVES = ("portable64", "adx64")
+VECTOR_OPERATIONS: dict[VectorOperation, int] = {"add": 0, "subtract": 1, "multiply": 2}
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,20 +47,29 @@ class HostBackend:
     """A ``kernels.interface.Backend`` on threads of this process.
 
     Args:
-        threads: Threads that one operation uses; None is one for each CPU that this process may run on.
+        threads: Threads that one operation uses; None is one for each CPU that this process may run on. They are kept
+            between operations and shared by all backends of the process, so that operations at the same time do not
+            use more CPUs than there are.
+        leaf: The arithmetic: ``"adx64"`` (x86-64 with BMI2 and ADX) or ``"portable64"``; None is the fastest that this
+            CPU runs. All compute the same.
 
     Raises:
-        KernelError: The library cannot be loaded, or ``threads`` is below 1.
+        KernelError: The library cannot be loaded, this CPU does not run the leaf, or ``threads`` is below 1.
     """
 
     name = "host"
     device = "host"
 
-    def __init__(self, threads: int | None = None) -> None:
+    def __init__(self, threads: int | None = None, leaf: str | None = None) -> None:
         if threads is not None and threads < 1:
             raise KernelError(f"the host backend needs at least 1 thread, not {threads}")
         self.threads = threads or len(os.sched_getaffinity(0))
         self._library = load_library()
+        best = self._library.best_leaf
+        self.leaf = leaf or best
+        if self.leaf not in HOST_LEAVES or (self.leaf == "adx64" and best != "adx64"):
+            raise KernelError(f"this CPU does not run the arithmetic {leaf!r}: leave it out, or take portable64")
+        self._leaf_number = LEAVES[self.leaf]
         self._closed = False
 
     def load_bases(self, points: PointsT, table_limit_bytes: int = 0) -> HostBases[PointsT]:
@@ -75,7 +89,7 @@ class HostBackend:
         self._check_open()
         index = np.zeros(1, dtype=np.uint64)
         function = "cuzkops_first_invalid_g1" if isinstance(points, G1Affine) else "cuzkops_first_invalid_g2"
-        self._library.call(function, points.limbs, len(points), self.threads, index)
+        self._call(function, points.limbs, len(points), self.threads, index)
         return None if int(index[0]) == len(points) else int(index[0])
 
     def msm(
@@ -97,7 +111,7 @@ class HostBackend:
         result: PointsT = _result(out, bases.kind, 1)
         function = "cuzkops_msm_g1" if bases.group == "g1" else "cuzkops_msm_g2"
         with _timed(timer, "msm"):
-            self._library.call(function, bases.points.limbs, scalars.limbs, bases.n, self.threads, result.limbs)
+            self._call(function, bases.points.limbs, scalars.limbs, bases.n, self.threads, result.limbs)
         return result
 
     def ntt(
@@ -105,6 +119,10 @@ class HostBackend:
         values: FrMont,
         *,
         inverse: bool = False,
+        input_order: Order = "natural",
+        output_order: Order = "natural",
+        root_generator: RootGenerator = 5,
+        coset_shift: int = 1,
         out: FrMont | None = None,
         stream: object | None = None,
         workspace: object | None = None,
@@ -114,10 +132,39 @@ class HostBackend:
         self._check_call(stream, workspace)
         log2_n = _log2(len(values))
         result = _result(out, FrMont, len(values))
-        if result.limbs is not values.limbs and np.shares_memory(result.limbs, values.limbs):
-            raise ValueError("out overlaps the values without being the same array")
+        _check_same_or_apart(result, values)
+        order = _reversed_bit(input_order) + 2 * _reversed_bit(output_order)
+        if root_generator not in {5, 7}:
+            raise ValueError(f"roots of unity are made from 5 or 7, not {root_generator}")
+        shift = _montgomery(coset_shift)
         with _timed(timer, "ntt"):
-            self._library.call("cuzkops_ntt", values.limbs, result.limbs, log2_n, int(inverse), self.threads)
+            options = (log2_n, int(inverse), order, root_generator, shift)
+            self._call("cuzkops_ntt", values.limbs, result.limbs, *options, self.threads)
+        return result
+
+    def combine(
+        self,
+        operation: VectorOperation,
+        a: FrMont,
+        b: FrMont,
+        *,
+        out: FrMont | None = None,
+        stream: object | None = None,
+        workspace: object | None = None,
+        timer: Timer | None = None,
+    ) -> FrMont:
+        """Vector operation: see ``Backend.combine``."""
+        self._check_call(stream, workspace)
+        if operation not in VECTOR_OPERATIONS:
+            raise ValueError(f"there is no vector operation {operation!r}: {', '.join(VECTOR_OPERATIONS)}")
+        if len(a) != len(b):
+            raise ValueError(f"vectors of {len(a)} and {len(b)} elements")
+        result = _result(out, FrMont, len(a))
+        for operand in (a, b):
+            _check_same_or_apart(result, operand)
+        with _timed(timer, "combine"):
+            number = VECTOR_OPERATIONS[operation]
+            self._call("cuzkops_combine", number, a.limbs, b.limbs, len(a), self.threads, result.limbs)
         return result
 
     def multiply(
@@ -141,7 +188,7 @@ class HostBackend:
         _check_apart(result, witness)
         arrays = (rows.row_starts, rows.columns, rows.values.limbs)
         with _timed(timer, "multiply"):
-            self._library.call("cuzkops_multiply", *arrays, matrix.n_rows, witness.limbs, self.threads, result.limbs)
+            self._call("cuzkops_multiply", *arrays, matrix.n_rows, witness.limbs, self.threads, result.limbs)
         return result
 
     def h(
@@ -163,7 +210,7 @@ class HostBackend:
         _check_apart(result, a, b)
         phases_ns = np.zeros(2, dtype=np.uint64)
         phase_arrays = (phases_ns[:1], phases_ns[1:])
-        self._library.call("cuzkops_h", a.limbs, b.limbs, result.limbs, log2_n, self.threads, *phase_arrays)
+        self._call("cuzkops_h", a.limbs, b.limbs, result.limbs, log2_n, self.threads, *phase_arrays)
         if timer is not None:
             for phase, duration_ns in zip(("ntt", "pointwise"), phases_ns, strict=True):
                 timer[phase] = timer.get(phase, 0) + int(duration_ns)
@@ -172,6 +219,9 @@ class HostBackend:
     def close(self) -> None:
         """Refuse further work; the memory goes with the handles."""
         self._closed = True
+
+    def _call(self, function: str, *arguments: object) -> None:
+        self._library.call(function, self._leaf_number, *arguments)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -197,6 +247,25 @@ def _result(out: ArrayT | None, kind: type[ArrayT], n: int) -> ArrayT:
     if type(out) is not kind or len(out) != n or not out.limbs.flags.writeable:
         raise ValueError(f"out must be a writable {kind.__name__} of {n}, not a {type(out).__name__} of {len(out)}")
     return out
+
+
+def _reversed_bit(order: str) -> int:
+    if order not in {"natural", "reversed"}:
+        raise ValueError(f"an order is natural or reversed, not {order!r}")
+    return int(order == "reversed")
+
+
+def _montgomery(number: int) -> NDArray[np.uint64]:
+    if not 0 < number < R:
+        raise ValueError("a coset shift is in [1, r)")
+    return np.frombuffer((number * 2**256 % R).to_bytes(32, "little"), dtype=np.uint64)
+
+
+def _check_same_or_apart(result: LimbArray, operand: LimbArray) -> None:
+    """Refuse a result that overlaps an operand without being the same array."""
+    same = result.limbs.ctypes.data == operand.limbs.ctypes.data and len(result) == len(operand)
+    if not same and np.may_share_memory(result.limbs, operand.limbs):
+        raise ValueError("out overlaps the values without being the same array")
 
 
 def _check_apart(result: LimbArray, *operands: LimbArray) -> None:

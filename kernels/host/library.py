@@ -12,7 +12,7 @@ import numpy as np
 
 from kernels.interface import KernelError
 
-ABI = 1  # kernels/src/host/abi.hpp has the same number
+ABI = 2  # kernels/src/host/abi.hpp has the same number
 LIBRARY_NAME = "libcuzkops_host.so"
 NATIVE_DIR_VARIABLE = "CUZKOPS_NATIVE_DIR"
 
@@ -21,20 +21,31 @@ _OWN_NATIVE = _PACKAGE / "_native"
 _HOW = "build it with: python -m kernels.build"
 
 _pointer, _size, _int, _unsigned = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_uint
+_leaf = _int
 _FUNCTIONS: dict[str, list[Any]] = {
-    "cuzkops_msm_g1": [_pointer, _pointer, _size, _int, _pointer],
-    "cuzkops_msm_g2": [_pointer, _pointer, _size, _int, _pointer],
-    "cuzkops_first_invalid_g1": [_pointer, _size, _int, _pointer],
-    "cuzkops_first_invalid_g2": [_pointer, _size, _int, _pointer],
-    "cuzkops_ntt": [_pointer, _pointer, _unsigned, _int, _int],
-    "cuzkops_h": [_pointer, _pointer, _pointer, _unsigned, _int, _pointer, _pointer],
-    "cuzkops_multiply": [_pointer, _pointer, _pointer, _size, _pointer, _int, _pointer],
-    "cuzkops_field": [_int, _int, _pointer, _pointer, _size, _pointer],
-    "cuzkops_points": [_int, _int, _pointer, _pointer, _size, _pointer],
+    "cuzkops_best_leaf": [],
+    "cuzkops_msm_g1": [_leaf, _pointer, _pointer, _size, _int, _pointer],
+    "cuzkops_msm_g2": [_leaf, _pointer, _pointer, _size, _int, _pointer],
+    "cuzkops_first_invalid_g1": [_leaf, _pointer, _size, _int, _pointer],
+    "cuzkops_first_invalid_g2": [_leaf, _pointer, _size, _int, _pointer],
+    "cuzkops_ntt": [_leaf, _pointer, _pointer, _unsigned, _int, _unsigned, _int, _pointer, _int],
+    "cuzkops_h": [_leaf, _pointer, _pointer, _pointer, _unsigned, _int, _pointer, _pointer],
+    "cuzkops_combine": [_leaf, _int, _pointer, _pointer, _size, _int, _pointer],
+    "cuzkops_multiply": [_leaf, _pointer, _pointer, _pointer, _size, _pointer, _int, _pointer],
+    "cuzkops_field": [_leaf, _int, _int, _pointer, _pointer, _size, _pointer],
+    "cuzkops_points": [_leaf, _int, _int, _pointer, _pointer, _size, _pointer],
+    "cuzkops_fixed_base_table_g1": [_leaf, _pointer, _unsigned, _int, _pointer],
+    "cuzkops_fixed_base_table_g2": [_leaf, _pointer, _unsigned, _int, _pointer],
+    "cuzkops_fixed_base_g1": [_leaf, _pointer, _unsigned, _pointer, _size, _int, _pointer],
+    "cuzkops_fixed_base_g2": [_leaf, _pointer, _unsigned, _pointer, _size, _int, _pointer],
+    "cuzkops_first_outside_g1": [_leaf, _pointer, _pointer, _size, _int, _pointer],
+    "cuzkops_first_outside_g2": [_leaf, _pointer, _pointer, _size, _int, _pointer],
+    "cuzkops_bucket_sums_g1": [_leaf, _pointer, _pointer, _size, _size, _int, _pointer],
+    "cuzkops_bucket_sums_g2": [_leaf, _pointer, _pointer, _size, _size, _int, _pointer],
 }
+LEAVES = {"portable64": 0, "adx64": 1, "carry32": 2}  # kernels/src/host/abi.hpp: enum LeafNumber
 _FAILURES = {
     1: "there is not enough memory for this operation",
-    2: "the system refuses to start another thread: lower the number of threads",
     3: "the host library refuses these arguments",
 }
 
@@ -65,9 +76,19 @@ class HostLibrary:
             raise KernelError(f"{path} has the interface number {found}, this version needs {ABI}: {_HOW}")
 
     @property
+    def best_leaf(self) -> str:
+        """Name in ``LEAVES`` of the fastest arithmetic that this CPU runs."""
+        number = int(self._dll.cuzkops_best_leaf())
+        return next(name for name, known in LEAVES.items() if known == number)
+
+    @property
     def sources_sha256(self) -> str:
         """Digest of the sources that it was compiled from."""
         return bytes(self._dll.cuzkops_sources_sha256()).decode("ascii")
+
+    def call_with_best_leaf(self, name: str, *arguments: Any) -> None:
+        """Call a function that takes a leaf first, with the fastest one: see ``call``."""
+        self.call(name, self._dll.cuzkops_best_leaf(), *arguments)
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call one function; arrays go as the address of their memory, which the caller has checked.

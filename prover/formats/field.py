@@ -21,12 +21,22 @@ KNOWN_PRIMES = {
     21888242871839275222246405745257275088696311157297823662689037894645226208583: "the base field of BN254 (bn128)",
     R: "the scalar field of BLS12-381",
     P: "the base field of BLS12-381",
+    8444461749428370424248824938781546531375899335154063827935233455917409239041: "the scalar field of BLS12-377",
+    2**64 - 2**32 + 1: "the Goldilocks field",
+    0x40000000000000000000000000000000224698FC0994A8DD8C46EB2100000001: "a field of Pallas and Vesta",
+    0x40000000000000000000000000000000224698FC094CF91B992D30ED00000001: "a field of Pallas and Vesta",
 }
+CURVES = {R: "BLS12-381", P: "BLS12-381", **dict.fromkeys(list(KNOWN_PRIMES)[:2], "BN254")}
 
 
 def prime_name(prime: int) -> str:
     """Name a prime for a message."""
     return KNOWN_PRIMES.get(prime, f"an unknown prime of {prime.bit_length()} bits")
+
+
+def curve_name(prime: int) -> str:
+    """Name the curve that a prime belongs to, as far as it is one of a pairing that files are made for."""
+    return CURVES.get(prime, prime_name(prime))
 
 
 def not_below_r(limbs: NDArray[np.uint64]) -> NDArray[np.intp]:

@@ -25,7 +25,7 @@ CURVE = "bls12381"
 PROTOCOL = "groth16"
 MAX_DOCUMENT_BYTES = 256 * 2**20  # a verification key of a million public values fits
 
-_CURVE_NAMES = {"bls12381", "bls12-381", "bls12_381"}
+CURVE_NAMES = {"bls12381", "bls12-381", "bls12_381"}
 _DECIMAL = re.compile(r"(?:0|[1-9][0-9]{0,119})\Z", re.ASCII)
 _G1_INFINITY = ["0", "1", "0"]
 _G2_INFINITY = [["0", "0"], ["1", "0"], ["0", "0"]]
@@ -179,7 +179,7 @@ class _Reader:
         protocol, curve = self.part("protocol"), self.part("curve")
         if protocol != PROTOCOL:
             self.fail(f"the protocol is {str(protocol)[:40]!r}, and {PROTOCOL!r} is the one that is understood")
-        if not isinstance(curve, str) or curve.lower() not in _CURVE_NAMES:
+        if not isinstance(curve, str) or curve.lower() not in CURVE_NAMES:
             self.fail(f"the curve is {str(curve)[:40]!r}, and {CURVE!r} is the one that is understood")
 
     def number(self, value: Any, where: str, modulus: int = P, modulus_name: str = "p") -> int:

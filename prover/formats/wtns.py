@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kernels.interface import FrPlain
 from prover.formats.container import Container
-from prover.formats.field import R, not_below_r, prime_name
+from prover.formats.field import R, fr_value, not_below_r
+from prover.formats.prime import Prime, read_prime, require_prime
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from prover.formats.container import Section
+
+VERSION = 2
 ELEMENT_BYTES = 32
 
 
@@ -29,6 +32,35 @@ class Witness:
     name: str
 
 
+@dataclass(frozen=True)
+class WitnessHeader:
+    """What a .wtns file says of itself, over any field.
+
+    Args:
+        section: Section 1.
+        prime: Of the field.
+        n_witness: Number of elements, which section 2 holds.
+    """
+
+    section: Section
+    prime: Prime
+    n_witness: int
+
+
+def read_header(file: Container) -> WitnessHeader:
+    """Read the header of an open .wtns file, over any field.
+
+    Raises:
+        InputError: A length does not agree with another.
+    """
+    section = file.section(1, "header")
+    prime = read_prime(file, section, 0, "header")
+    file.section(1, "header", prime.end + 4)
+    (n_witness,) = file.read_u32(section, prime.end, 1)
+    file.section(2, f"values, {n_witness} of them", n_witness * prime.n_bytes)
+    return WitnessHeader(section, prime, n_witness)
+
+
 def read_witness(source: Path | bytes) -> Witness:
     """Read a witness and check every element.
 
@@ -39,22 +71,17 @@ def read_witness(source: Path | bytes) -> Witness:
         InputError: It cannot be read, is not over the scalar field of BLS12-381, its lengths do not agree, or an
             element is not below r.
     """
-    with Container(source, "wtns", 2) as file:
-        header = file.section(1, "header", 40)
-        raw = file.read_bytes(header, 0, 40)
-        (element_bytes,) = struct.unpack_from("<I", raw, 0)
-        prime = int.from_bytes(raw[4:36], "little")
-        (n_witness,) = struct.unpack_from("<I", raw, 36)
-        if element_bytes != ELEMENT_BYTES:
-            file.fail(f"section 1 (header) says {element_bytes} bytes an element; {ELEMENT_BYTES} are understood")
-        if prime != R:
-            file.fail(
-                f"it is over {prime_name(prime)}, and this prover takes BLS12-381",
-                "curve",
-                "compile the circuit with --prime bls12381",
-            )
-        values = file.read_limbs(file.section(2, "values", n_witness * ELEMENT_BYTES), 4)
+    with Container(source, "wtns", VERSION) as file:
+        header = read_header(file)
+        require_prime(file, header.section, header.prime, R, ELEMENT_BYTES)
+        section = file.section(2, "values")
+        values = file.read_limbs(section, 4)
         bad = not_below_r(values)
         if len(bad):
-            file.fail(f"section 2 (values): element {bad[0]} is not below the prime", "not-canonical")
+            place = f"section 2 (values), element {bad[0]}"
+            # Its value stays unsaid: messages are logged, and witnesses are secret.
+            above = fr_value(values[bad[0]]) - R
+            found = "the prime itself" if above == 0 else "a larger number"
+            at = section.offset + ELEMENT_BYTES * int(bad[0])
+            file.mismatch(place, at, "a number below the prime", found, code="not-canonical")
         return Witness(FrPlain(values), file.name)

@@ -6,32 +6,57 @@ mod r with R = 2^256. Section 9 holds the bases for the values of A*B - C on the
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import numpy as np
 
+from kernels.host.subgroup import first_outside_subgroup
 from kernels.interface import CsrRows, FrMontTwice, G1Affine, G2Affine
 from prover.errors import InputError
 from prover.formats.container import Container
-from prover.formats.field import P, R, prime_name, reduce_mod_r
+from prover.formats.field import P, R, reduce_mod_r
+from prover.formats.prime import Prime, read_prime, require_prime
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from kernels.interface import Backend
 
+VERSION = 1
 G1_BYTES = 96
 G2_BYTES = 192
 COEFFICIENT_BYTES = 44
 MAX_DOMAIN_SIZE = 2**31  # the double domain needs roots of unity of order 2^32, and Fr has no more
 PROTOCOLS = {1: "Groth16", 2: "PLONK", 10: "FFLONK"}
 
-_HEADER_BYTES = 4 + 48 + 4 + 32 + 12 + 3 * G1_BYTES + 3 * G2_BYTES
+POINTS_OFFSET = 4 + 48 + 4 + 32 + 12  # in section 2
 _COEFFICIENT = np.dtype([("matrix", "<u4"), ("row", "<u4"), ("wire", "<u4"), ("value", "<u8", (4,))])
 
 PointsT = TypeVar("PointsT", G1Affine, G2Affine)
+
+
+@dataclass(frozen=True)
+class ZkeyCounts:
+    """The numbers of section 2 and of section 4, over any curve; the sections' lengths agree with them.
+
+    Args:
+        base: The prime of the coordinates.
+        scalar: The prime of the scalars.
+        n_vars: Wires, ONE included.
+        n_public: Public outputs and inputs, without ONE.
+        domain_size: A power of two.
+        n_coefficients: Entries of the matrices A and B together.
+    """
+
+    base: Prime
+    scalar: Prime
+    n_vars: int
+    n_public: int
+    domain_size: int
+    n_coefficients: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +69,7 @@ class ZkeyHeader:
         domain_size: A power of two.
         n_coefficients: Entries of the matrices A and B together.
         file_bytes: Size of the file.
+        offsets: Where the payload of each section starts, by its number.
         alpha1: One point, like the following five.
         beta1: See alpha1.
         beta2: See alpha1.
@@ -57,6 +83,7 @@ class ZkeyHeader:
     domain_size: int
     n_coefficients: int
     file_bytes: int
+    offsets: dict[int, int]
     alpha1: G1Affine
     beta1: G1Affine
     beta2: G2Affine
@@ -67,7 +94,7 @@ class ZkeyHeader:
 
 @dataclass(frozen=True, eq=False)
 class Zkey:
-    """A proving key in memory. Points were not looked at yet: see ``check_points``.
+    """A proving key in memory. Points were not looked at yet: see ``check_on_curve``.
 
     Args:
         name: The file, for messages.
@@ -96,13 +123,28 @@ class Zkey:
     matrix_b: CsrRows
 
 
+@dataclass(frozen=True, eq=False)
+class PointGroup:
+    """Points that stand together in a file.
+
+    Args:
+        title: The section, and what they are.
+        offset: Of the first one in the file, in bytes.
+        points: All of them.
+    """
+
+    title: str
+    offset: int
+    points: G1Affine | G2Affine
+
+
 def read_header(path: Path) -> ZkeyHeader:
     """Read the counts of a zkey file, with all section lengths checked and no array read.
 
     Raises:
         InputError: See ``read_zkey``.
     """
-    with Container(path, "zkey", 1) as file:
+    with Container(path, "zkey", VERSION) as file:
         return _read_header(file)
 
 
@@ -113,7 +155,7 @@ def read_zkey(path: Path) -> Zkey:
         InputError: The file cannot be read, is not a Groth16 key over BLS12-381, a length, count or index does not
             agree with another, or a point that must not be infinity is.
     """
-    with Container(path, "zkey", 1) as file:
+    with Container(path, "zkey", VERSION) as file:
         header = _read_header(file)
         matrix_a, matrix_b = _read_matrices(file, header)
         return Zkey(
@@ -131,124 +173,179 @@ def read_zkey(path: Path) -> Zkey:
         )
 
 
-def check_points(zkey: Zkey, backend: Backend) -> None:
-    """Check that every point of a key has coordinates below p and lies on its curve.
+def read_public_part(path: Path) -> tuple[ZkeyHeader, G1Affine]:
+    """Read the header of a proving key and its section 3: all that a verification key needs.
 
-    Membership in the subgroup of order r is not checked (it costs 50 us a point): a key of wrong points makes proofs
-    that do not verify, and no proof leaves without having been verified.
+    Raises:
+        InputError: See ``read_zkey``.
+    """
+    with Container(path, "zkey", VERSION) as file:
+        header = _read_header(file)
+        return header, G1Affine(file.read_limbs(file.section(3, "IC"), G1Affine.width))
+
+
+def public_points(header: ZkeyHeader, ic: G1Affine) -> list[PointGroup]:
+    """The points of a verification key, and beta1 and delta1."""
+    groups = []
+    at = header.offsets[2] + POINTS_OFFSET
+    for name in ("alpha1", "beta1", "beta2", "gamma2", "delta1", "delta2"):
+        points: G1Affine | G2Affine = getattr(header, name)
+        groups.append(PointGroup(f"section 2 (header), {name}", at, points))
+        at += points.n_bytes
+    return [*groups, PointGroup("section 3 (IC)", header.offsets[3], ic)]
+
+
+def all_points(zkey: Zkey) -> list[PointGroup]:
+    """Every point of a key."""
+    sections = ((5, "A", zkey.a), (6, "B1", zkey.b1), (7, "B2", zkey.b2), (8, "C", zkey.c), (9, "H", zkey.h))
+    offsets = zkey.header.offsets
+    groups = [PointGroup(f"section {kind} ({title})", offsets[kind], points) for kind, title, points in sections]
+    return [*public_points(zkey.header, zkey.ic), *groups]
+
+
+def check_on_curve(name: str, groups: list[PointGroup], backend: Backend) -> None:
+    """Check that every point has coordinates below p and lies on its curve.
+
+    Membership in the subgroup of order r is not checked here: see ``check_subgroups``. Without it a key of wrong points
+    makes proofs that do not verify, and no proof leaves without having been verified.
+
+    Args:
+        name: The file, for messages.
+        groups: From ``all_points`` or ``public_points``.
+        backend: What computes.
 
     Raises:
         InputError: Names the first section and index that is wrong.
     """
-    header = zkey.header
-    parts: list[tuple[str, G1Affine | G2Affine]] = [
-        ("section 2 (alpha1)", header.alpha1),
-        ("section 2 (beta1)", header.beta1),
-        ("section 2 (beta2)", header.beta2),
-        ("section 2 (gamma2)", header.gamma2),
-        ("section 2 (delta1)", header.delta1),
-        ("section 2 (delta2)", header.delta2),
-        ("section 3 (IC)", zkey.ic),
-        ("section 5 (A)", zkey.a),
-        ("section 6 (B1)", zkey.b1),
-        ("section 7 (B2)", zkey.b2),
-        ("section 8 (C)", zkey.c),
-        ("section 9 (H)", zkey.h),
-    ]
-    for title, points in parts:
-        index = backend.first_invalid(points)
+    for group in groups:
+        index = backend.first_invalid(group.points)
         if index is not None:
-            raise InputError(
-                "zkey-point",
-                f"{zkey.name}: {title}: point {index} has a coordinate that is not below p, or is not on the curve",
-                "the file was damaged: fetch it again and compare its digest",
-            )
+            expected, found = "a point of the curve", "coordinates that are not below p, or not those of such a point"
+            _refuse_point(name, group, index, expected, found)
 
 
-def _read_header(file: Container) -> ZkeyHeader:
-    (protocol,) = struct.unpack("<I", file.read_bytes(file.section(1, "protocol", 4), 0, 4))
-    if protocol != 1:
-        name = PROTOCOLS.get(protocol, f"protocol number {protocol}")
-        file.fail(f"it is a key for {name}, and this prover makes Groth16 proofs", "protocol")
-    _check_primes(file)
-    raw = file.read_bytes(file.section(2, "header", _HEADER_BYTES), 0, _HEADER_BYTES)
-    n_vars, n_public, domain_size = struct.unpack_from("<III", raw, 88)
-    if n_public >= n_vars:
-        file.fail(f"section 2 (header): {n_public} public values and ONE do not fit into {n_vars} wires")
-    if domain_size & (domain_size - 1) or not n_public < domain_size <= MAX_DOMAIN_SIZE:
-        file.fail(
-            f"section 2 (header): the domain size must be a power of two above {n_public} and at most "
-            f"{MAX_DOMAIN_SIZE}, and is {domain_size}"
-        )
-    for kind, title, n_bytes in (
-        (3, "IC", (n_public + 1) * G1_BYTES),
-        (5, "A", n_vars * G1_BYTES),
-        (6, "B1", n_vars * G1_BYTES),
-        (7, "B2", n_vars * G2_BYTES),
-        (8, "C", (n_vars - n_public - 1) * G1_BYTES),
-        (9, "H", domain_size * G1_BYTES),
-    ):
-        file.section(kind, title, n_bytes)
-    points = np.frombuffer(raw, dtype="<u8", offset=100)
-    return ZkeyHeader(
-        n_vars=n_vars,
-        n_public=n_public,
-        domain_size=domain_size,
-        n_coefficients=_n_coefficients(file),
-        file_bytes=file.n_bytes,
-        alpha1=_single(file, "alpha1", G1Affine, points[0:12]),
-        beta1=_single(file, "beta1", G1Affine, points[12:24]),
-        beta2=_single(file, "beta2", G2Affine, points[24:48]),
-        gamma2=_single(file, "gamma2", G2Affine, points[48:72]),
-        delta1=_single(file, "delta1", G1Affine, points[72:84]),
-        delta2=_single(file, "delta2", G2Affine, points[84:108]),
+def check_subgroups(name: str, groups: list[PointGroup], threads: int) -> None:
+    """Check that every point lies in the subgroup of order r: see ``kernels.host.subgroup`` for cost and soundness.
+
+    Args:
+        name: The file, for messages.
+        groups: On their curves: see ``check_on_curve``.
+        threads: CPU threads.
+
+    Raises:
+        InputError: Names a section and index that is wrong.
+    """
+    for group in groups:
+        index = first_outside_subgroup(group.points, threads)
+        if index is not None:
+            _refuse_point(name, group, index, "a point of the subgroup of order r", "one outside of it")
+
+
+def _refuse_point(name: str, group: PointGroup, index: int, expected: str, found: str) -> NoReturn:
+    offset = group.offset + 8 * group.points.width * index
+    where = f"{group.title}, point {index}" if len(group.points) > 1 else group.title
+    raise InputError(
+        "zkey-point",
+        f"{name}: {where} at byte {offset}: expected {expected}, found {found}",
+        "the file was damaged: fetch it again and compare its digest",
+        {"file": name, "where": where, "offset": offset, "expected": expected, "found": found},
     )
 
 
-def _check_primes(file: Container) -> None:
-    """Check the two primes first: the header's length depends on them, and a wrong curve should be called that."""
+def read_counts(file: Container) -> ZkeyCounts:
+    """Read the counts of an open Groth16 zkey file over any curve, with all section lengths checked.
+
+    Raises:
+        InputError: It is a key for another protocol, or a length does not agree with a count.
+    """
+    protocol = read_protocol(file)
+    if protocol != 1:
+        name = PROTOCOLS.get(protocol, "an unknown protocol")
+        at = file.section(1, "protocol").offset
+        hint = "this prover makes Groth16 proofs: make the key with snarkjs groth16 setup"
+        file.mismatch("section 1 (protocol)", at, "1 (Groth16)", f"{protocol} ({name})", code="protocol", hint=hint)
     section = file.section(2, "header")
-    at = 0
-    for expected, n_bytes in ((P, 48), (R, 32)):
-        if at + 4 > section.n_bytes:
-            file.fail(f"section 2 (header) must have {_HEADER_BYTES} bytes and has {section.n_bytes}")
-        (found_bytes,) = struct.unpack("<I", file.read_bytes(section, at, 4))
-        if found_bytes > min(128, section.n_bytes - at - 4):
-            file.fail(f"section 2 (header) claims a prime of {found_bytes} bytes; {n_bytes} are expected")
-        prime = int.from_bytes(file.read_bytes(section, at + 4, found_bytes), "little")
-        if prime != expected or found_bytes != n_bytes:
-            file.fail(
-                f"section 2 (header): the key is over {prime_name(prime)}, and this prover takes BLS12-381",
-                "curve",
-                "make the key with the curve bls12-381",
-            )
-        at += 4 + n_bytes
+    base = read_prime(file, section, 0, "header")
+    scalar = read_prime(file, section, base.end, "header")
+    g1_bytes, g2_bytes = 2 * base.n_bytes, 4 * base.n_bytes
+    file.section(2, "header", scalar.end + 12 + 3 * g1_bytes + 3 * g2_bytes)
+    n_vars, n_public, domain_size = file.read_u32(section, scalar.end, 3)
+    at = section.offset + scalar.end
+    if n_public >= n_vars:
+        file.mismatch("section 2 (header), number of public values", at + 4, f"fewer than the {n_vars} wires", n_public)
+    if domain_size & (domain_size - 1) or not n_public < domain_size <= MAX_DOMAIN_SIZE:
+        expected = f"a power of two above {n_public} and at most {MAX_DOMAIN_SIZE}"
+        file.mismatch("section 2 (header), domain size", at + 8, expected, domain_size)
+    for kind, title, n_bytes in (
+        (3, "IC", (n_public + 1) * g1_bytes),
+        (5, "A", n_vars * g1_bytes),
+        (6, "B1", n_vars * g1_bytes),
+        (7, "B2", n_vars * g2_bytes),
+        (8, "C", (n_vars - n_public - 1) * g1_bytes),
+        (9, "H", domain_size * g1_bytes),
+    ):
+        file.section(kind, title, n_bytes)
+    return ZkeyCounts(base, scalar, n_vars, n_public, domain_size, _n_coefficients(file, scalar.n_bytes))
 
 
-def _single(
-    file: Container, name: str, kind: type[PointsT], limbs: np.ndarray[tuple[int], np.dtype[np.uint64]]
-) -> PointsT:
+def read_protocol(file: Container) -> int:
+    """Read the number of the protocol that an open zkey file is for: see ``PROTOCOLS``."""
+    section = file.section(1, "protocol", 4)
+    return file.read_u32(section, 0, 1)[0]
+
+
+def _read_header(file: Container) -> ZkeyHeader:
+    section = file.section(2, "header")
+    if read_protocol(file) == 1:
+        # The primes first: every length depends on them, and a wrong curve should be called that.
+        base = read_prime(file, section, 0, "header")
+        require_prime(file, section, base, P, 48)
+        require_prime(file, section, read_prime(file, section, base.end, "header"), R, 32)
+    counts = read_counts(file)
+    points = np.frombuffer(file.read_bytes(section, POINTS_OFFSET, 3 * (G1_BYTES + G2_BYTES)), dtype="<u8")
+    return ZkeyHeader(
+        n_vars=counts.n_vars,
+        n_public=counts.n_public,
+        domain_size=counts.domain_size,
+        n_coefficients=counts.n_coefficients,
+        file_bytes=file.n_bytes,
+        offsets={kind: found.offset for kind, found in file.sections.items()},
+        alpha1=_single(file, "alpha1", G1Affine, points, 0),
+        beta1=_single(file, "beta1", G1Affine, points, 12),
+        beta2=_single(file, "beta2", G2Affine, points, 24),
+        gamma2=_single(file, "gamma2", G2Affine, points, 48),
+        delta1=_single(file, "delta1", G1Affine, points, 72),
+        delta2=_single(file, "delta2", G2Affine, points, 84),
+    )
+
+
+def _single(file: Container, name: str, kind: type[PointsT], points: NDArray[np.uint64], first: int) -> PointsT:
+    limbs = points[first : first + kind.width]
     if not limbs.any():
-        file.fail(f"section 2 (header): {name} is infinity, and such a key proves everything or nothing", "point")
-    return kind(limbs.reshape(1, -1).copy())
+        at = file.section(2, "header").offset + POINTS_OFFSET + 8 * first
+        file.mismatch(f"section 2 (header), {name}", at, "a point of the group", "infinity", code="point")
+    return kind(limbs.reshape(1, -1).astype(np.uint64))
 
 
-def _n_coefficients(file: Container) -> int:
+def _n_coefficients(file: Container, value_bytes: int) -> int:
     section = file.section(4, "coefficients")
     if section.n_bytes < 4:
-        file.fail(f"section 4 (coefficients) must start with its count and has {section.n_bytes} bytes")
-    (n,) = struct.unpack("<I", file.read_bytes(section, 0, 4))
-    file.section(4, f"coefficients, {n} of them", 4 + n * COEFFICIENT_BYTES)
-    return int(n)
+        file.mismatch("section 4 (coefficients), their count", section.offset, "4 bytes", f"{section.n_bytes} bytes")
+    (n,) = file.read_u32(section, 0, 1)
+    file.section(4, f"coefficients, {n} of them", 4 + n * (12 + value_bytes))
+    return n
 
 
 def _read_matrices(file: Container, header: ZkeyHeader) -> tuple[CsrRows, CsrRows]:
     entries = file.read_records(file.section(4, "coefficients"), 4, _COEFFICIENT)
-    for field, limit in (("matrix", 2), ("row", header.domain_size), ("wire", header.n_vars)):
+    limits = (("matrix", 2), ("row", header.domain_size), ("wire", header.n_vars))
+    for word, (field, limit) in enumerate(limits):
         bad = np.flatnonzero(entries[field] >= limit)
         if len(bad):
-            found = entries[field][bad[0]]
-            file.fail(f"section 4 (coefficients): entry {bad[0]} has {field} {found}, which must be below {limit}")
+            index = int(bad[0])
+            at = file.section(4, "coefficients").offset + 4 + COEFFICIENT_BYTES * index + 4 * word
+            place = f"section 4 (coefficients), entry {index}, {field}"
+            file.mismatch(place, at, f"a number below {limit}", entries[field][index])
     in_b = entries["matrix"] == 1
     return _rows(entries[~in_b], header), _rows(entries[in_b], header)
 

@@ -27,7 +27,7 @@ def small_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def use_small_sources(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(SOURCES / "include", folder / "include")
     (folder / "host").mkdir()
-    for name in ("abi.hpp", "parallel.hpp", "sparse.cpp"):
+    for name in ("abi.hpp", "pool.hpp", "pool.cpp", "sparse.cpp"):
         shutil.copy(SOURCES / "host" / name, folder / "host" / name)
     monkeypatch.setattr(builder, "SOURCE_DIR", folder)
     return folder

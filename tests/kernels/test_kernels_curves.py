@@ -29,7 +29,7 @@ def test_formula_on_every_pair_of_special_points(
     pairs = list(itertools.product(special, repeat=2))
     a, b = (group.array([pair[i] for pair in pairs]).limbs for i in (0, 1))
     out = np.empty_like(a)
-    library.call("cuzkops_points", 1 if group.name == "g1" else 2, FORMULAS[formula], a, b, len(a), out)
+    library.call("cuzkops_points", 0, 1 if group.name == "g1" else 2, FORMULAS[formula], a, b, len(a), out)
     expected = [x + y if formula.startswith("add") else x + x for x, y in pairs]
     assert np.array_equal(out, group.array(expected).limbs)
 

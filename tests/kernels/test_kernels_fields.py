@@ -31,7 +31,7 @@ OPERATIONS: dict[str, tuple[int, Callable[[int, int, int], int]]] = {
 
 def run(library: HostLibrary, field: int, operation: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     out = np.empty_like(a)
-    library.call("cuzkops_field", field, operation, a, b, len(a), out)
+    library.call("cuzkops_field", 0, field, operation, a, b, len(a), out)
     return out
 
 

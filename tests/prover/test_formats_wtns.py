@@ -48,6 +48,14 @@ def test_largest_element_is_read(raw: bytes) -> None:
     assert fr_value(read_witness(join("wtns", 2, sections)).values.limbs[-1]) == R - 1
 
 
+def test_of_two_sections_of_a_kind_the_first_counts(raw: bytes) -> None:
+    first, second = split(raw), split(raw)
+    second[2][32:64] = bytes(32)
+    both = join("wtns", 2, first) + join("wtns", 2, second)[12:]
+    both = both[:8] + struct.pack("<I", 4) + both[12:]
+    assert (read_witness(both).values.limbs == read_witness(raw).values.limbs).all()
+
+
 def element(index: int, value: int) -> Callable[[Sections], None]:
     def change(sections: Sections) -> None:
         sections[2][32 * index : 32 * index + 32] = value.to_bytes(32, "little")
@@ -63,17 +71,32 @@ def prime(value: int) -> Callable[[Sections], None]:
 
 
 CHANGES: dict[str, tuple[Callable[[Sections], object], str]] = {
-    "element r": (element(7, R), r"section 2 \(values\): element 7 is not below the prime"),
-    "element 1 + r": (element(0, R + 1), r"element 0 is not below the prime"),
-    "element ff": (element(119, 2**256 - 1), r"element 119 is not below the prime"),
-    "bn254": (prime(BN254_R), r"over the scalar field of BN254 \(bn128\), and this prover takes BLS12-381"),
-    "other prime": (prime(R - 2), r"over an unknown prime of 255 bits"),
-    "n8": (lambda s: put_u32(s[1], 0, 31), r"31 bytes an element; 32 are understood"),
-    "count up": (lambda s: put_u32(s[1], 36, 121), r"section 2 \(values\) must have 3872 bytes and has 3840"),
-    "count huge": (lambda s: put_u32(s[1], 36, 2**32 - 1), r"must have 137438953440 bytes and has 3840"),
+    "element r": (
+        element(7, R),
+        r"section 2 \(values\), element 7 at byte 300: expected a number below the prime, found the prime itself",
+    ),
+    "element 1 + r": (
+        element(0, R + 1),
+        r"element 0 at byte 76: expected a number below the prime, found a larger number",
+    ),
+    "element ff": (element(119, 2**256 - 1), r"element 119 at byte 3884: expected a number below the prime"),
+    "bn254": (
+        prime(BN254_R),
+        r"section 1, prime at byte 28: expected the scalar field of BLS12-381, found the scalar field of BN254",
+    ),
+    "other prime": (prime(R - 2), r"found an unknown prime of 255 bits"),
+    "n8": (
+        lambda s: put_u32(s[1], 0, 31),
+        r"length of a field element at byte 24: expected a multiple of 8 up to 128, found 31",
+    ),
+    "count up": (
+        lambda s: put_u32(s[1], 36, 121),
+        r"section 2 \(values, 121 of them\) at byte 76: expected 3872 bytes, found 3840 bytes",
+    ),
+    "count huge": (lambda s: put_u32(s[1], 36, 2**32 - 1), r"expected 137438953440 bytes, found 3840 bytes"),
     "no header": (lambda s: s.pop(1), r"section 1 \(header\) is missing"),
-    "no values": (lambda s: s.pop(2), r"section 2 \(values\) is missing"),
-    "short header": (lambda s: s[1].pop(), r"section 1 \(header\) must have 40 bytes and has 39"),
+    "no values": (lambda s: s.pop(2), r"section 2 \(values, 120 of them\) is missing"),
+    "short header": (lambda s: s[1].pop(), r"section 1 \(header\) at byte 24: expected 40 bytes, found 39 bytes"),
 }
 
 
@@ -98,14 +121,26 @@ def test_every_truncation_is_refused(raw: bytes) -> None:
 @pytest.mark.parametrize(
     ("offset", "data", "match"),
     [
-        (0, b"zkey", r"it is not a \.wtns file: it starts with b'zkey'"),
-        (4, struct.pack("<I", 1), "format version 1, and 2 is the one"),
-        (8, struct.pack("<I", 3), "ends at byte 3916, before section header 3 of 3"),
-        (8, struct.pack("<I", 1), "3852 bytes follow the last of its 1 sections"),
-        (8, struct.pack("<I", 2**32 - 1), "it claims 4294967295 sections"),
-        (16, struct.pack("<Q", 2**63), "section 1 claims 9223372036854775808 bytes, and 3892 are left in the file"),
-        (16, struct.pack("<Q", 2**64 - 1), "section 1 claims 18446744073709551615 bytes"),
-        (64, struct.pack("<I", 1), "section 1 stands in it twice"),
+        (0, b"zkey", r"it is not a \.wtns file at byte 0: expected b'wtns', found b'zkey'"),
+        (4, struct.pack("<I", 1), "the format version at byte 4: expected 2, found 1"),
+        (
+            8,
+            struct.pack("<I", 3),
+            "the head of section 3 of 3 at byte 3916: expected 12 bytes, found 0 bytes before the end",
+        ),
+        (
+            8,
+            struct.pack("<I", 1),
+            "the end of the last of 1 sections at byte 64: expected the end of the file, found 3852 bytes before",
+        ),
+        (8, struct.pack("<I", 2**32 - 1), "the number of sections at byte 8: expected at most 64, found 4294967295"),
+        (
+            16,
+            struct.pack("<Q", 2**63),
+            "section 1, number 1 of 2 at byte 12: expected its 9223372036854775808 bytes, found 3892 bytes before",
+        ),
+        (16, struct.pack("<Q", 2**64 - 1), "expected its 18446744073709551615 bytes"),
+        (64, struct.pack("<I", 1), r"section 2 \(values, 120 of them\) is missing at byte 3916"),
     ],
 )
 def test_damaged_containers_are_refused(raw: bytes, offset: int, data: bytes, match: str) -> None:

@@ -13,7 +13,7 @@ from groth16_files import CIRCUITS, host, join, path_of, put_u32, split
 
 from prover.errors import InputError
 from prover.formats.field import P, R
-from prover.formats.zkey import check_points, read_header, read_zkey
+from prover.formats.zkey import all_points, check_on_curve, check_subgroups, read_header, read_zkey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,14 +38,16 @@ def file(tmp_path: Path) -> Path:
 
 def read(path: Path, sections: Sections) -> None:
     path.write_bytes(join("zkey", 1, sections))
-    check_points(read_zkey(path), host())
+    zkey = read_zkey(path)
+    check_on_curve(zkey.name, all_points(zkey), host())
 
 
 @pytest.mark.parametrize("circuit", CIRCUITS)
 def test_fixtures_are_read(circuit: str) -> None:
     path = path_of(circuit, "circuit.zkey")
     zkey = read_zkey(path)
-    check_points(zkey, host())
+    check_on_curve(zkey.name, all_points(zkey), host())
+    check_subgroups(zkey.name, all_points(zkey), 2)
     header = zkey.header
     assert zkey.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
     assert header.file_bytes == path.stat().st_size
@@ -124,45 +126,81 @@ def cut(kind: int, n_bytes: int) -> Callable[[Sections], None]:
 
 
 CHANGES: dict[str, tuple[Callable[[Sections], object], str]] = {
-    "plonk": (lambda s: put_u32(s[1], 0, 2), "a key for PLONK, and this prover makes Groth16 proofs"),
-    "fflonk": (lambda s: put_u32(s[1], 0, 10), "a key for FFLONK"),
-    "protocol 7": (lambda s: put_u32(s[1], 0, 7), "a key for protocol number 7"),
-    "bn254": (bn254, r"over the base field of BN254 \(bn128\), and this prover takes BLS12-381"),
-    "scalar prime": (lambda s: s[2].__setitem__(56, 9), "over an unknown prime"),
-    "prime bytes": (lambda s: put_u32(s[2], 0, 2**31), "claims a prime of 2147483648 bytes"),
-    "short header": (cut(2, 1), r"section 2 \(header\) must have 964 bytes and has 963"),
-    "header of 2 bytes": (cut(2, 962), r"section 2 \(header\) must have 964 bytes and has 2"),
-    "n_vars": (header_u32(88, 121), r"section 5 \(A\) must have 11616 bytes and has 11520"),
-    "n_vars 0": (header_u32(88, 0), "1 public values and ONE do not fit into 0 wires"),
-    "n_vars huge": (header_u32(88, 2**32 - 1), r"section 5 \(A\) must have 412316860320 bytes"),
-    "n_public": (header_u32(92, 2), r"section 3 \(IC\) must have 288 bytes and has 192"),
-    "n_public all": (header_u32(92, 120), "120 public values and ONE do not fit into 120 wires"),
-    "domain 65": (header_u32(96, 65), "must be a power of two above 1 and at most 2147483648, and is 65"),
-    "domain 0": (header_u32(96, 0), "and is 0"),
-    "domain 1": (header_u32(96, 1), "and is 1"),
-    "domain 2^31": (header_u32(96, 2**31), r"section 9 \(H\) must have 206158430208 bytes and has 6144"),
+    "plonk": (
+        lambda s: put_u32(s[1], 0, 2),
+        r"section 1 \(protocol\) at byte 24: expected 1 \(Groth16\), found 2 \(PLONK\)",
+    ),
+    "fflonk": (lambda s: put_u32(s[1], 0, 10), r"found 10 \(FFLONK\)"),
+    "protocol 7": (lambda s: put_u32(s[1], 0, 7), r"found 7 \(an unknown protocol\)"),
+    "bn254": (
+        bn254,
+        r"section 2, prime at byte 44: expected the base field of BLS12-381, found the base field of BN254 \(bn128\)",
+    ),
+    "scalar prime": (
+        lambda s: s[2].__setitem__(56, 9),
+        "expected the scalar field of BLS12-381, found an unknown prime of 255 bits",
+    ),
+    "prime bytes": (
+        lambda s: put_u32(s[2], 0, 2**31),
+        "length of a field element at byte 40: expected a multiple of 8 up to 128, found 2147483648",
+    ),
+    "short header": (cut(2, 1), r"section 2 \(header\) at byte 40: expected 964 bytes, found 963 bytes"),
+    "header of 2 bytes": (
+        cut(2, 962),
+        r"section 2 \(header\), length of a field element at byte 40: expected 4 bytes, found 2 bytes",
+    ),
+    "n_vars": (header_u32(88, 121), r"section 5 \(A\) at byte \d+: expected 11616 bytes, found 11520 bytes"),
+    "n_vars 0": (header_u32(88, 0), r"number of public values at byte \d+: expected fewer than the 0 wires, found 1"),
+    "n_vars huge": (header_u32(88, 2**32 - 1), r"section 5 \(A\) at byte \d+: expected 412316860320 bytes"),
+    "n_public": (header_u32(92, 2), r"section 3 \(IC\) at byte \d+: expected 288 bytes, found 192 bytes"),
+    "n_public all": (header_u32(92, 120), "expected fewer than the 120 wires, found 120"),
+    "domain 65": (
+        header_u32(96, 65),
+        "domain size at byte 136: expected a power of two above 1 and at most 2147483648, found 65",
+    ),
+    "domain 0": (header_u32(96, 0), "found 0"),
+    "domain 1": (header_u32(96, 1), "found 1"),
+    "domain 2^31": (
+        header_u32(96, 2**31),
+        r"section 9 \(H\) at byte \d+: expected 206158430208 bytes, found 6144 bytes",
+    ),
     "coefficient count": (
         lambda s: put_u32(s[4], 0, 2**32 - 1),
-        r"section 4 \(coefficients, 4294967295 of them\) must have 188978560984 bytes",
+        r"section 4 \(coefficients, 4294967295 of them\) at byte \d+: expected 188978560984 bytes",
     ),
-    "no count": (lambda s: s.__setitem__(4, bytearray(3)), "must start with its count and has 3 bytes"),
-    "matrix": (entry(5, 0, 2), r"section 4 \(coefficients\): entry 5 has matrix 2, which must be below 2"),
-    "row": (entry(6, 1, DOMAIN), "entry 6 has row 64, which must be below 64"),
-    "wire": (entry(7, 2, N_VARS), "entry 7 has wire 120, which must be below 120"),
+    "no count": (
+        lambda s: s.__setitem__(4, bytearray(3)),
+        r"section 4 \(coefficients\), their count at byte \d+: expected 4 bytes, found 3 bytes",
+    ),
+    "matrix": (
+        entry(5, 0, 2),
+        r"section 4 \(coefficients\), entry 5, matrix at byte \d+: expected a number below 2, found 2",
+    ),
+    "row": (entry(6, 1, DOMAIN), r"entry 6, row at byte \d+: expected a number below 64, found 64"),
+    "wire": (entry(7, 2, N_VARS), r"entry 7, wire at byte \d+: expected a number below 120, found 120"),
     "delta1 infinity": (
         lambda s: s[2].__setitem__(slice(676, 772), bytes(96)),
-        "delta1 is infinity, and such a key proves everything or nothing",
+        r"section 2 \(header\), delta1 at byte 716: expected a point of the group, found infinity",
     ),
-    "alpha1 off": (point(2, 100, 5), r"section 2 \(alpha1\): point 0 has a coordinate that is not below p, or is not"),
-    "IC off": (point(3, 96, 5), r"section 3 \(IC\): point 1 "),
-    "B1 off": (point(6, 48, 5), r"section 6 \(B1\): point 0 "),
-    "B2 off": (point(7, 192 * 100 + 48, 5), r"section 7 \(B2\): point 100 "),
-    "C off": (point(8, 96 * 117, 5), r"section 8 \(C\): point 117 "),
-    "H off": (point(9, 96 * 63 + 48, 5), r"section 9 \(H\): point 63 "),
-    "H above p": (point(9, 96 * 63, 2**384 - 1), r"section 9 \(H\): point 63 "),
-    "A not canonical": (shift_coordinate, r"section 5 \(A\): point 0 "),
+    "alpha1 off": (
+        point(2, 100, 5),
+        r"section 2 \(header\), alpha1 at byte 140: expected a point of the curve, found coordinates",
+    ),
+    "IC off": (point(3, 96, 5), r"section 3 \(IC\), point 1 at byte"),
+    "B1 off": (point(6, 48, 5), r"section 6 \(B1\), point 0 at"),
+    "B2 off": (point(7, 192 * 100 + 48, 5), r"section 7 \(B2\), point 100 at"),
+    "C off": (point(8, 96 * 117, 5), r"section 8 \(C\), point 117 at"),
+    "H off": (point(9, 96 * 63 + 48, 5), r"section 9 \(H\), point 63 at"),
+    "H above p": (point(9, 96 * 63, 2**384 - 1), r"section 9 \(H\), point 63 at"),
+    "A not canonical": (shift_coordinate, r"section 5 \(A\), point 0 at"),
     **{f"no section {kind}": (drop(kind), rf"section {kind} \(.*\) is missing") for kind in range(1, 10)},
-    **{f"short section {kind}": (cut(kind, 1), rf"section {kind} \(.*\) must have") for kind in range(3, 10)},
+    **{
+        f"short section {kind}": (
+            cut(kind, 1),
+            rf"section {kind} \(.*\) at byte \d+: expected \d+ bytes, found \d+ bytes",
+        )
+        for kind in range(3, 10)
+    },
 }
 
 
@@ -176,7 +214,8 @@ def test_wrong_contents_are_refused_at_once(raw: bytes, file: Path, name: str) -
     with pytest.raises(InputError, match=match) as caught:
         read(file, sections)
     assert time.monotonic() - start_s < 1
-    assert str(file) in caught.value.message
+    assert caught.value.message.startswith(f"{file}: ")
+    assert {"file", "where", "offset", "expected", "found"} <= set(caught.value.details)
 
 
 def test_section_10_is_not_needed(raw: bytes, file: Path) -> None:
@@ -196,10 +235,13 @@ def test_section_length_of_2_63_is_refused(raw: bytes, file: Path) -> None:
     damaged = bytearray(raw)
     struct.pack_into("<Q", damaged, 16, 2**63)
     file.write_bytes(damaged)
-    with pytest.raises(InputError, match="section 1 claims 9223372036854775808 bytes, and 70728 are left in the file"):
+    with pytest.raises(
+        InputError,
+        match="section 1, number 1 of 10 at byte 12: expected its 9223372036854775808 bytes, found 70728 bytes before",
+    ):
         read_header(file)
 
 
 def test_a_witness_is_no_key() -> None:
-    with pytest.raises(InputError, match=r"it is not a \.zkey file: it starts with b'wtns'"):
+    with pytest.raises(InputError, match=r"it is not a \.zkey file at byte 0: expected b'zkey', found b'wtns'"):
         read_zkey(path_of("mul60", "witness.wtns"))

@@ -13,6 +13,7 @@ import kernels
 import prover.pipeline
 from kernels.interface import KernelError
 from prover.check import PROCESS_BYTES, CircuitPlan
+from prover.checked_keys import CheckedKeys
 from prover.errors import CapacityError, InputError
 from prover.jobs import JobStore
 from prover.memory.budget import MemoryBudget
@@ -54,6 +55,7 @@ class Bench:
             budget=self.budget,
             jobs=self.jobs,
             witnesses=WitnessStore(folder, 1 << 20),
+            checked_keys=CheckedKeys(folder / "checked_keys"),
             log=log,
             metrics=Metrics(self.jobs, self.budget, log),
         )

@@ -5,15 +5,19 @@
 #include <cstdint>
 #include <exception>
 #include <new>
-#include <system_error>
+
+#include "field.hpp"
 
 #define CUZKOPS_EXPORT extern "C" __attribute__((visibility("default")))
 
 namespace cuzkops {
 
-inline constexpr int ABI = 1;
+inline constexpr int ABI = 2;
 
-enum Status : int { OK = 0, OUT_OF_MEMORY = 1, NO_THREADS = 2, BAD_ARGUMENT = 3, FAULT = 4 };
+enum Status : int { OK = 0, OUT_OF_MEMORY = 1, BAD_ARGUMENT = 3, FAULT = 4 };
+
+// The arithmetic below the fields. Every function computes the same with each; the caller says which.
+enum LeafNumber : int { PORTABLE64 = 0, ADX64 = 1, CARRY32 = 2 };
 
 // Runs the body of an exported function: no exception may cross into C.
 template <class Body> int guarded(Body body) {
@@ -21,11 +25,20 @@ template <class Body> int guarded(Body body) {
         return body();
     } catch (const std::bad_alloc&) {
         return OUT_OF_MEMORY;
-    } catch (const std::system_error&) {
-        return NO_THREADS;
     } catch (...) {
         return FAULT;
     }
+}
+
+// Calls body with an object of the leaf's type. CARRY32 is a device's leaf: only the tests of arithmetic.cpp take it.
+template <class Body> int with_leaf(int leaf, Body body) {
+    return guarded([&]() -> int {
+        if (leaf == PORTABLE64) return body(Portable64{});
+#ifdef CUZKOPS_HAVE_ADX64
+        if (leaf == ADX64) return body(Adx64{});
+#endif
+        return BAD_ARGUMENT;
+    });
 }
 
 } // namespace cuzkops

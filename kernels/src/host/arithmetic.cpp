@@ -1,11 +1,14 @@
-// Single operations over arrays: conversions between number domains, and what tests compare with other arithmetic.
+// Single operations over arrays: what tests compare with other arithmetic, and which leaf is the fastest here.
 #include "abi.hpp"
 #include "curve.hpp"
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 namespace cuzkops {
 namespace {
 
-enum FieldOperation : int { ADD = 0, SUBTRACT, MULTIPLY, SQUARE, NEGATE, INVERT, TO_MONTGOMERY, TO_PLAIN };
+enum FieldOperation : int { ADD = 0, SUBTRACT, MULTIPLY, SQUARE, NEGATE, INVERT, TO_MONTGOMERY, TO_PLAIN, FERMAT };
 enum PointOperation : int { ADD_MIXED = 0, ADD_FULL, DOUBLE_AFFINE, DOUBLE_FULL };
 
 template <class F> bool apply(int operation, const F& a, const F& b, F& out) {
@@ -18,6 +21,7 @@ template <class F> bool apply(int operation, const F& a, const F& b, F& out) {
     case INVERT: out = a.inverse(); return true;
     case TO_MONTGOMERY: out = a.to_montgomery(); return true;
     case TO_PLAIN: out = a.to_plain(); return true;
+    case FERMAT: out = a.inverse_by_fermat(); return true;
     default: return false;
     }
 }
@@ -57,6 +61,11 @@ int points(int operation, const std::uint64_t* a, const std::uint64_t* b, std::s
     return OK;
 }
 
+// With any leaf, the device's included.
+template <class Body> int with_any_leaf(int leaf, Body body) {
+    return leaf == CARRY32 ? guarded([&] { return body(Carry32{}); }) : with_leaf(leaf, body);
+}
+
 } // namespace
 } // namespace cuzkops
 
@@ -70,23 +79,39 @@ CUZKOPS_EXPORT int cuzkops_abi() { return ABI; }
 #endif
 CUZKOPS_EXPORT const char* cuzkops_sources_sha256() { return CUZKOPS_SOURCES_SHA256; }
 
+// The fastest leaf that this CPU runs: ADX64 where it has mulx (BMI2) and adcx (ADX).
+CUZKOPS_EXPORT int cuzkops_best_leaf() {
+#if defined(CUZKOPS_HAVE_ADX64)
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    constexpr unsigned BMI2 = 1u << 8, ADX = 1u << 19;
+    if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (ebx & BMI2) && (ebx & ADX)) return ADX64;
+#endif
+    return PORTABLE64;
+}
+
 // field: 0 Fr, 1 Fp, 2 Fp2; arrays of n elements, Montgomery but for the input of TO_MONTGOMERY and output of TO_PLAIN.
-CUZKOPS_EXPORT int cuzkops_field(int field, int operation, const std::uint64_t* a, const std::uint64_t* b,
+CUZKOPS_EXPORT int cuzkops_field(int leaf, int field, int operation, const std::uint64_t* a, const std::uint64_t* b,
                                  std::size_t n, std::uint64_t* out) {
-    switch (field) {
-    case 0: return fields<Fr>(operation, a, b, n, out);
-    case 1: return fields<Fp>(operation, a, b, n, out);
-    case 2: return fields<Fp2>(operation, a, b, n, out);
-    default: return BAD_ARGUMENT;
-    }
+    return with_any_leaf(leaf, [&](auto chosen) -> int {
+        using Leaf = decltype(chosen);
+        switch (field) {
+        case 0: return fields<FrOf<Leaf>>(operation, a, b, n, out);
+        case 1: return fields<FpOf<Leaf>>(operation, a, b, n, out);
+        case 2: return fields<Fp2<FpOf<Leaf>>>(operation, a, b, n, out);
+        default: return BAD_ARGUMENT;
+        }
+    });
 }
 
 // group: 1 G1, 2 G2; arrays of n affine points; the second operand of a doubling is not looked at.
-CUZKOPS_EXPORT int cuzkops_points(int group, int operation, const std::uint64_t* a, const std::uint64_t* b,
+CUZKOPS_EXPORT int cuzkops_points(int leaf, int group, int operation, const std::uint64_t* a, const std::uint64_t* b,
                                   std::size_t n, std::uint64_t* out) {
-    switch (group) {
-    case 1: return points<Fp>(operation, a, b, n, out);
-    case 2: return points<Fp2>(operation, a, b, n, out);
-    default: return BAD_ARGUMENT;
-    }
+    return with_any_leaf(leaf, [&](auto chosen) -> int {
+        using Leaf = decltype(chosen);
+        switch (group) {
+        case 1: return points<FpOf<Leaf>>(operation, a, b, n, out);
+        case 2: return points<Fp2<FpOf<Leaf>>>(operation, a, b, n, out);
+        default: return BAD_ARGUMENT;
+        }
+    });
 }

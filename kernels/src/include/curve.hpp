@@ -1,5 +1,5 @@
-// G1 over Fp and G2 over Fp2: y^2 = x^3 + b with a = 0. Affine points for storage, XYZZ points (x = X / ZZ,
-// y = Y / ZZZ, ZZ^3 = ZZZ^2) for sums. Costs count products (M) and squares (S) of the coordinate field.
+// G1 over Fp and G2 over Fp2: y^2 = x^3 + b with a = 0. Affine points for storage and batched sums, XYZZ points
+// (x = X / ZZ, y = Y / ZZZ, ZZ^3 = ZZZ^2) for single sums. Costs count products (M) and squares (S) of the field.
 // Formulas: Bernstein and Lange, Explicit-Formulas Database, https://hyperelliptic.org/EFD/g1p/auto-shortw-xyzz.html
 // They are complete here: each function treats infinity, equal and opposite points itself.
 #pragma once
@@ -8,39 +8,43 @@
 namespace cuzkops {
 
 // b of the curve over Fp, and of the twist over Fp2.
-template <class F> F curve_b();
-template <> inline Fp curve_b<Fp>() { return Fp::load(constants::FP_CURVE_B); }
-template <> inline Fp2 curve_b<Fp2>() { return {curve_b<Fp>(), curve_b<Fp>()}; }
+template <class F> struct CurveB;
+template <class M, class L> struct CurveB<Field<M, L>> {
+    CUZKOPS_FN static Field<M, L> value() { return Field<M, L>::constant(Constants::curve_b); }
+};
+template <class Fp> struct CurveB<Fp2<Fp>> {
+    CUZKOPS_FN static Fp2<Fp> value() { return {CurveB<Fp>::value(), CurveB<Fp>::value()}; }
+};
 
 template <class F> struct Affine {
     static constexpr int LIMBS = 2 * F::LIMBS;
     F x, y; // (0, 0) is infinity: it is not on the curve, as b is not 0
 
-    static Affine load(const std::uint64_t* words) { return {F::load(words), F::load(words + F::LIMBS)}; }
-    void store(std::uint64_t* words) const {
+    CUZKOPS_FN static Affine load(const std::uint64_t* words) { return {F::load(words), F::load(words + F::LIMBS)}; }
+    CUZKOPS_FN void store(std::uint64_t* words) const {
         x.store(words);
         y.store(words + F::LIMBS);
     }
-    static Affine infinity() { return {F::zero(), F::zero()}; }
-    bool is_infinity() const { return x.is_zero() && y.is_zero(); }
+    CUZKOPS_FN static Affine infinity() { return {F::zero(), F::zero()}; }
+    CUZKOPS_FN bool is_infinity() const { return x.is_zero() && y.is_zero(); }
     // Canonical coordinates, and infinity or on the curve. Cost: 1M + 2S. The subgroup is not looked at.
-    bool is_valid() const {
+    CUZKOPS_FN bool is_valid() const {
         if (!x.is_canonical() || !y.is_canonical()) return false;
-        return is_infinity() || y.square() == x.square() * x + curve_b<F>();
+        return is_infinity() || y.square() == x.square() * x + CurveB<F>::value();
     }
 };
 
 template <class F> struct Xyzz {
     F x, y, zz, zzz; // zz = 0 is infinity
 
-    static Xyzz infinity() { return {F::zero(), F::zero(), F::zero(), F::zero()}; }
-    static Xyzz from(const Affine<F>& p) {
+    CUZKOPS_FN static Xyzz infinity() { return {F::zero(), F::zero(), F::zero(), F::zero()}; }
+    CUZKOPS_FN static Xyzz from(const Affine<F>& p) {
         return p.is_infinity() ? infinity() : Xyzz{p.x, p.y, F::one(), F::one()};
     }
-    bool is_infinity() const { return zz.is_zero(); }
+    CUZKOPS_FN bool is_infinity() const { return zz.is_zero(); }
 
     // "dbl-2008-s-1" with a = 0: 6M + 3S. A point with y = 0 gives zz = 0, as it should.
-    Xyzz doubled() const {
+    CUZKOPS_FN Xyzz doubled() const {
         const F u = y.doubled();
         const F v = u.square();
         const F w = u * v;
@@ -52,7 +56,7 @@ template <class F> struct Xyzz {
     }
 
     // "mdbl-2008-s-1" with a = 0: 4M + 3S.
-    static Xyzz doubled(const Affine<F>& p) {
+    CUZKOPS_FN static Xyzz doubled(const Affine<F>& p) {
         const F u = p.y.doubled();
         const F v = u.square();
         const F w = u * v;
@@ -64,7 +68,7 @@ template <class F> struct Xyzz {
     }
 
     // "madd-2008-s": 8M + 2S.
-    __attribute__((noinline)) void add(const Affine<F>& p) {
+    __attribute__((noinline)) CUZKOPS_FN void add(const Affine<F>& p) {
         if (p.is_infinity()) return;
         if (is_infinity()) {
             *this = from(p);
@@ -87,7 +91,7 @@ template <class F> struct Xyzz {
     }
 
     // "add-2008-s": 12M + 2S.
-    __attribute__((noinline)) void add(const Xyzz& p) {
+    __attribute__((noinline)) CUZKOPS_FN void add(const Xyzz& p) {
         if (p.is_infinity()) return;
         if (is_infinity()) {
             *this = p;
@@ -111,15 +115,22 @@ template <class F> struct Xyzz {
         zzz = zzz * p.zzz * ppp;
     }
 
+    // This times a small number, by doubling and adding from its top bit.
+    CUZKOPS_FN Xyzz times(std::uint64_t number) const {
+        Xyzz out = infinity();
+        for (int bit = 63; bit >= 0; bit--) {
+            out = out.doubled();
+            if (number >> bit & 1) out.add(*this);
+        }
+        return out;
+    }
+
     // One inversion, 4M + 1S: ZZ / ZZZ is 1 / Z, and its square 1 / ZZ.
-    Affine<F> to_affine() const {
+    CUZKOPS_FN Affine<F> to_affine() const {
         if (is_infinity()) return Affine<F>::infinity();
         const F inverse_zzz = zzz.inverse();
         return {x * (zz * inverse_zzz).square(), y * inverse_zzz};
     }
 };
-
-using G1Affine = Affine<Fp>;
-using G2Affine = Affine<Fp2>;
 
 } // namespace cuzkops

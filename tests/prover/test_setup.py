@@ -1,0 +1,141 @@
+"""Circuits of every shape that the formats allow, with keys that setup makes: what two other provers make of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from groth16_files import host, join, split
+from r1cs_files import write_circuit
+from shapes import SHAPES
+from trapdoor_setup import Circuit, zkey_sections
+
+from prover import setup
+from prover.commands import setup_files
+from prover.errors import InputError, ProofInvalidError
+from prover.formats.field import R
+from prover.formats.r1cs import read_r1cs
+from prover.formats.wtns import read_witness
+from prover.formats.zkey import all_points, check_on_curve, check_subgroups, read_zkey
+from prover.groth16 import load_key, prove
+from prover.setup import Trapdoor, fresh_trapdoor, write_key
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+
+# Those of tests/prover/trapdoor_setup.py, which makes keys in its own, slow way.
+KNOWN = Trapdoor(*(pow(7, k, R) for k in (1001, 1002, 1003, 1004)))
+
+
+def make(folder: Path, circuit: Circuit) -> tuple[Path, Path, Path]:
+    host()
+    r1cs, wtns = write_circuit(folder, circuit)
+    setup_files(r1cs, folder / "circuit.zkey", 2)
+    return r1cs, wtns, folder / "circuit.zkey"
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shape_is_proved_with_a_key_of_setup(tmp_path: Path, name: str) -> None:
+    circuit = SHAPES[name]
+    _, wtns, path = make(tmp_path, circuit)
+    zkey = read_zkey(path)
+    check_on_curve(zkey.name, all_points(zkey), host())
+    check_subgroups(zkey.name, all_points(zkey), 2)
+    key = load_key(path, host())
+    record = prove(key, read_witness(wtns))
+    assert record.public == [str(value) for value in circuit.witness[1 : circuit.n_public + 1]]
+
+
+@pytest.mark.parametrize("name", ["no public values", "all public", "linear", "domain just full", "bits"])
+def test_wrong_witness_of_a_shape_gets_no_proof(tmp_path: Path, name: str) -> None:
+    circuit = SHAPES[name]
+    wrong = Circuit(circuit.n_vars, circuit.n_public, circuit.constraints, [*circuit.witness[:-1], 12345])
+    _, wtns, path = make(tmp_path, wrong)
+    with pytest.raises(ProofInvalidError):
+        prove(load_key(path, host()), read_witness(wtns))
+
+
+@pytest.mark.parametrize("name", ["unused wires", "empty rows", "same place twice", "300 public values"])
+def test_key_is_the_one_of_the_formulas(tmp_path: Path, name: str) -> None:
+    circuit = SHAPES[name]
+    r1cs, _ = write_circuit(tmp_path, circuit)
+    with (tmp_path / "circuit.zkey").open("wb") as file:
+        write_key(file, read_r1cs(r1cs), KNOWN, host(), lambda *_: None)
+    ours, theirs = split((tmp_path / "circuit.zkey").read_bytes()), zkey_sections(circuit)
+    for kind, payload in theirs.items():
+        assert ours[kind] == payload, kind
+
+
+def test_keys_of_one_circuit_differ_and_trapdoors_are_not_shown(tmp_path: Path) -> None:
+    first, second = tmp_path / "1", tmp_path / "2"
+    for folder in (first, second):
+        folder.mkdir()
+        make(folder, SHAPES["linear"])
+    one, other = (split((folder / "circuit.zkey").read_bytes()) for folder in (first, second))
+    assert one[1] == other[1]
+    assert all(one[kind] != other[kind] for kind in (2, 3, 5, 8, 9))
+    assert "tau" not in repr(fresh_trapdoor(8)).replace("Trapdoor", "")
+
+
+def test_slices_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    r1cs, _ = write_circuit(tmp_path, SHAPES["domain just over"])
+    files = []
+    for size in (1, 5, 2**14):
+        monkeypatch.setattr(setup, "SLICE", size)
+        path = tmp_path / f"{size}.zkey"
+        with path.open("wb") as file:
+            write_key(file, read_r1cs(r1cs), KNOWN, host(), lambda *_: None)
+        files.append(path.read_bytes())
+    assert files[0] == files[1] == files[2]
+
+
+def test_circuit_over_another_field_is_refused_by_name(tmp_path: Path) -> None:
+    from r1cs_files import r1cs_sections
+
+    from prover.formats.field import KNOWN_PRIMES
+
+    bn254 = next(iter(KNOWN_PRIMES))
+    (tmp_path / "c.r1cs").write_bytes(join("r1cs", 1, r1cs_sections(SHAPES["linear"], bn254)))
+    with pytest.raises(InputError, match=r"found the scalar field of BN254 \(bn128\)"):
+        setup_files(tmp_path / "c.r1cs", tmp_path / "c.zkey", 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["c.r1cs"]
+
+
+def test_h_is_the_quotient_that_polynomials_have(tmp_path: Path) -> None:
+    """The H scalars against (A B - C) / Z by schoolbook arithmetic: h on the odd points is -2 times the quotient."""
+    circuit = SHAPES["domain just full"]
+    _, wtns, path = make(tmp_path, circuit)
+    key, witness = load_key(path, host()), read_witness(wtns)
+    from prover.groth16 import synthesise
+
+    made = synthesise(key, witness)
+    n = key.domain_size
+    a, b = (_plain(part.limbs) for part in (made.a, made.b))
+    polynomials = [_interpolated(values) for values in (a, b, [x * y % R for x, y in zip(a, b, strict=True)])]
+    product = [0] * (2 * n)
+    for i, x in enumerate(polynomials[0]):
+        for j, y in enumerate(polynomials[1]):
+            product[i + j] = (product[i + j] + x * y) % R
+    for i, z in enumerate(polynomials[2]):
+        product[i] = (product[i] - z) % R
+    quotient = product[n:]  # of a multiple of x^n - 1
+    assert [(low + high) % R for low, high in zip(product[:n], quotient, strict=True)] == [0] * n
+    shift = pow(5, (R - 1) // (2 * n), R)
+    odd = [shift * pow(shift, 2 * i, R) % R for i in range(n)]
+    expected = [-2 * sum(q * pow(x, k, R) for k, q in enumerate(quotient)) % R for x in odd]
+    found = [int.from_bytes(row.tobytes(), "little") for row in host().h(made.a, made.b).limbs]
+    assert found == expected
+
+
+def _plain(limbs: np.ndarray[tuple[int, ...], np.dtype[np.uint64]]) -> list[int]:
+    return [int.from_bytes(row.tobytes(), "little") * pow(2**256, -1, R) % R for row in limbs]
+
+
+def _interpolated(values: list[int]) -> list[int]:
+    n = len(values)
+    root = pow(5, (R - 1) // n, R)
+    return [
+        sum(value * pow(root, -i * k % n, R) for i, value in enumerate(values)) * pow(n, -1, R) % R for k in range(n)
+    ]
