@@ -191,8 +191,10 @@ class Container:
         try:
             # Not blocking: a pipe without a writer would be waited for, before anything could be said about it.
             fd = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except (OSError, ValueError) as error:
-            self.fail(f"it cannot be read: {getattr(error, 'strerror', error)}", "unreadable")
+        except OSError as error:
+            self.fail(f"it cannot be read: {error.strerror}", "unreadable")
+        except ValueError:  # a NUL, or half of a surrogate pair
+            self.fail("no file can have this name", "unreadable")
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             os.close(fd)
             self.fail("it cannot be read: it is not a regular file", "unreadable")
