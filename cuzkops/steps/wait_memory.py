@@ -123,6 +123,11 @@ def wait_memory(
     return verdict
 
 
+def plan_wait(host: Host, layout: Layout) -> list[Script]:
+    """What a wait runs on the host: one script, whose samples are judged here."""
+    return [samples_script(read_record(host, layout.kill_json, KillRecord))]
+
+
 def samples_script(record: KillRecord | None, kernel: dict[str, str] | None = None) -> Script:
     """Build the script that prints samples until its reader goes away."""
     pids = [process.pid for process in record.processes] if record else []
