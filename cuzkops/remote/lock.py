@@ -20,6 +20,7 @@ from cuzkops.errors import LockedError, OpsError
 from cuzkops.records import LockOwner
 from cuzkops.remote.audit import local_user
 from cuzkops.remote.host import Script
+from cuzkops.units import format_duration_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -126,7 +127,7 @@ class Holder:
     text: str
 
     def __str__(self) -> str:
-        age = f"{self.age_s // 60} min {self.age_s % 60} s" if self.age_s >= 60 else f"{self.age_s} s"
+        age = format_duration_s(self.age_s)
         if self.owner is None:
             return f"somebody who left no readable name (a client that died while it took the lock?), {age} ago"
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.owner.since_unix_ns // 10**9))

@@ -14,7 +14,7 @@ from cuzkops.remote.probes import MIN_BYTES, HostFacts, ProcessInfo, probe_host,
 from cuzkops.remote.run_files import read_record
 from cuzkops.remote.script import roots
 from cuzkops.units import format_bytes
-from prover.protocol import DaemonRecord
+from prover.protocol import SOCKET_PATH_LIMIT_BYTES, DaemonRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
 
-SOCKET_PATH_LIMIT_BYTES = 107  # sun_path takes 108 with its closing NUL
 UNPACKED_FACTOR = 3.5
 """Layers of interpreters and wheels unpack to about this much of their compressed size."""
 REQUIRED_TOOLS = ("tar", "gzip", "sha256sum", "setsid", "ln", "mv", "mkdir", "cat")
@@ -287,7 +286,7 @@ def _folder_findings(facts: HostFacts) -> list[Finding]:
 
 
 def _socket_findings(layout: Layout) -> list[Finding]:
-    path = f"{layout.run}/api.sock"
+    path = layout.socket
     if len(path.encode()) <= SOCKET_PATH_LIMIT_BYTES:
         return []
     message = f"{path} is longer than a socket takes ({SOCKET_PATH_LIMIT_BYTES} bytes): a short path elsewhere is used"
