@@ -34,7 +34,8 @@ def launch(
 
     Refuses where a daemon of that name runs already. A start that fails is undone, and its last log lines are shown.
     """
-    from cuzkops.steps import launch as step  # noqa: PLC0415 - `--help` loads no records
+    from cuzkops.remote.lock import planned, this_process  # noqa: PLC0415 - `--help` loads no records
+    from cuzkops.steps import launch as step  # noqa: PLC0415 - the same
     from cuzkops.steps.status import current_release  # noqa: PLC0415 - the same
 
     with place.open() as (host, layout):
@@ -42,10 +43,17 @@ def launch(
         manifest, config_sha256 = step.read_release(host, layout, release_id)
         request = step.LaunchRequest(release_id, new_run_id(), manifest, config_sha256, deadline_s=duration_s(timeout))
         if dry_run:
-            place.screen.plan(step.plan_launch(layout, request))
+            owner = this_process(place.session.state.client_id(), request.launch_id, "launch")
+            place.screen.plan(planned(layout, owner, {"launch": step.plan_launch(layout, request)}))
             return
         with place.locked(host, layout, "launch"):
-            result = step.launch(host, layout, request, lambda text: place.screen.say(f"launch: {text}"))
+            result = step.launch(
+                host,
+                layout,
+                request,
+                lambda text: place.screen.say(f"launch: {text}"),
+                lambda text: setattr(place.session, "interrupted", text),
+            )
         place.screen.result(result, launched_text(result))
 
 
