@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from cuzkops.errors import OpsError, UsageError
 from cuzkops.remote import lock
 from cuzkops.remote.ctl import ctl
+from cuzkops.remote.daemon import DaemonView, find_daemon
 from cuzkops.remote.host import Script
 from cuzkops.remote.procfs import Memory, parse_memory
 from cuzkops.remote.script import MEMORY, PRELUDE, roots
-from cuzkops.steps.preflight import DaemonView, find_daemon
 from prover.protocol import StatusAnswer
 
 if TYPE_CHECKING:
