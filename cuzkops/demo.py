@@ -20,6 +20,7 @@ from cuzkops.remote.layout import Layout
 from cuzkops.remote.local import LocalHost
 from cuzkops.remote.lock import this_process
 from cuzkops.remote.opening import open_host, resolve_layout
+from cuzkops.remote.procfs import DEAD_STATES, parse_stats
 from cuzkops.steps.build import Artifact, BuildRequest, build
 from cuzkops.steps.collect import collect
 from cuzkops.steps.deploy import DeployRequest, DeployResult, Observer, deploy
@@ -180,9 +181,9 @@ def daemons_under(layout: Layout) -> list[int]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it ended meanwhile, or belongs to somebody else
-            state = (folder / "stat").read_bytes().rpartition(b")")[2].split()[0]
-            if mark in (folder / "cmdline").read_bytes() and state not in (b"Z", b"X"):
-                found.append(int(folder.name))
+            (process,) = parse_stats((folder / "stat").read_text(errors="replace"))
+            if mark in (folder / "cmdline").read_bytes() and process.state not in DEAD_STATES:
+                found.append(process.pid)
     return found
 
 

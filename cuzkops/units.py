@@ -58,11 +58,16 @@ def format_bytes(n_bytes: int) -> str:
 
 
 def format_duration_s(duration_s: float) -> str:
-    """Write a duration for people with three digits or minutes and seconds: ``3.21 ms``, ``12.4 s``, ``3 min 05 s``."""
+    """Write a duration for people with three digits or minutes and seconds: ``3.21 ms``, ``12.4 s``, ``3 min 05 s``.
+
+    A whole number is known to the second and no better: ``5 s``.
+    """
     if duration_s >= 59.95:
         minutes, seconds = divmod(round(duration_s), 60)
         hours, minutes = divmod(minutes, 60)
         return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {seconds:02d} s"
+    if isinstance(duration_s, int):
+        return f"{duration_s} s"
     for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "us")):
         value = duration_s * factor
         if value >= 0.9995 or unit == "us":

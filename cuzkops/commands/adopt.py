@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,19 +14,11 @@ if TYPE_CHECKING:
     from prover.protocol import DaemonRecord
 
 
-class Kind(StrEnum):
-    """Which daemon a process is."""
-
-    CUZKOPS = "cuzkops"
-    CUZK = "cuzk"
-
-
 @on_host
 def adopt(
     place: Place,
     *,
     pid: Annotated[int, typer.Argument(metavar="PID", min=1, help="The process on the host.")],
-    kind: Annotated[Kind, typer.Option("--kind", help="Which daemon it is: this one or the Rust cuzk.")] = Kind.CUZK,
 ) -> None:
     """Take over a process as the daemon: from then on kill, wait-memory, status and logs know it.
 
@@ -38,8 +29,11 @@ def adopt(
 
     with place.open() as (host, layout):
         place.screen.say(shown_text(inspect_pid(host, pid)))
+        place.session.interrupted = (
+            f"process {pid} runs on as before; `{place.command('status')}` says whether it is the daemon now"
+        )
         with place.locked(host, layout, "adopt"):
-            record = step.adopt(host, layout, pid, kind.value)
+            record = step.adopt(host, layout, pid)
         place.screen.result(record, adopted_text(record))
 
 

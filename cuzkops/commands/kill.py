@@ -11,7 +11,7 @@ from cuzkops.errors import UsageError
 from cuzkops.session import Place
 
 if TYPE_CHECKING:
-    from cuzkops.remote.host import Host, Script
+    from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
     from cuzkops.remote.probes import ProcessInfo
 
@@ -28,13 +28,16 @@ def kill(
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Stop the daemon: drain it, send its stop signal, and SIGKILL after the grace time.
+    """Stop the daemon: let it finish its jobs, and SIGKILL it after the grace time.
 
-    The process is shown first: pid, executable, owner, start, size and command line. `--pid` asks before it stops
-    anything, and needs --yes where nobody can be asked. What the daemon held is written down before, so that
-    `cuzkops wait-memory` can tell when it is back.
+    A daemon that cannot be asked gets its stop signal. Repeating the command goes on with the same processes and
+    hurries nobody; --grace does. The process is shown first: pid, executable, owner, start, size and command line.
+    `--pid` asks before it stops anything, and needs --yes where nobody can be asked. What the daemon held is written
+    down before, so that `cuzkops wait-memory` can tell when it is back.
     """
-    from cuzkops.steps import kill as step  # noqa: PLC0415 - `--help` loads no records
+    from cuzkops.remote.lock import planned, this_process  # noqa: PLC0415 - `--help` loads no records
+    from cuzkops.state import new_run_id  # noqa: PLC0415 - the same
+    from cuzkops.steps import kill as step  # noqa: PLC0415 - the same
 
     screen = place.screen
     grace_s = None if grace is None else duration_s(grace)
@@ -42,17 +45,19 @@ def kill(
         shown = _find(host, layout, pid)
         if shown:
             screen.say(shown_text(shown))
+        request = step.KillRequest(pid, shown.start_ticks if shown and pid else None, grace_s, "cuzkops kill")
         if dry_run:
-            screen.plan(_plan(host, layout, shown))
+            owner = this_process(place.session.state.client_id(), new_run_id(), "kill")
+            screen.plan(planned(layout, owner, {"kill": step.plan_kill(host, layout, request)}))
             return
         if shown and not yes and not _confirmed(place, pid):
             screen.result({"how": "nothing", "sentence": "it was left alone"}, "it was left alone")
             return
+        again = place.command("kill") + ("" if pid is None else f" --pid {pid}")
         place.session.interrupted = (
-            f"it may have its stop signal already; `{place.command('status')}` shows what runs, "
-            f"and {place.command('kill')} goes on with the same processes"
+            f"it may have been told to stop; `{place.command('status')}` shows what runs, "
+            f"and `{again}` goes on with the same processes"
         )
-        request = step.KillRequest(pid, shown.start_ticks if shown and pid else None, grace_s, "cuzkops kill")
         with place.locked(host, layout, "kill"):
             result = step.kill(host, layout, request, lambda text: screen.say(f"kill: {text}"))
         after = "" if result.record is None else f"\nits memory may need longer: {place.command('wait-memory')}"
@@ -61,14 +66,14 @@ def kill(
 
 def shown_text(process: ProcessInfo) -> str:
     """A process as it is shown before it is stopped or adopted."""
-    from cuzkops.steps.preflight import describe_process  # noqa: PLC0415 - `--help` loads no records
+    from cuzkops.remote.daemon import describe_process  # noqa: PLC0415 - `--help` loads no records
 
     return f"{describe_process(process)}\n  {process.cmdline or '(its command line cannot be read)'}"
 
 
 def _find(host: Host, layout: Layout, pid: int | None) -> ProcessInfo | None:
-    from cuzkops.steps.kill import inspect_pid  # noqa: PLC0415 - `--help` loads no records
-    from cuzkops.steps.preflight import find_daemon  # noqa: PLC0415 - the same
+    from cuzkops.remote.daemon import find_daemon  # noqa: PLC0415 - `--help` loads no records
+    from cuzkops.steps.kill import inspect_pid  # noqa: PLC0415 - the same
 
     if pid is not None:
         return inspect_pid(host, pid)
@@ -83,21 +88,6 @@ def _confirmed(place: Place, pid: int | None) -> bool:
     if not place.screen.interactive:
         raise UsageError("not-confirmed", "nothing was stopped: nobody can be asked", "add --yes")
     return place.screen.confirm(f"Stop it on {place.target}?")
-
-
-def _plan(host: Host, layout: Layout, shown: ProcessInfo | None) -> list[Script]:
-    from cuzkops.records import ProcessId  # noqa: PLC0415 - `--help` loads no records
-    from cuzkops.steps.kill import drain_script, signal_script, watch_script  # noqa: PLC0415 - the same
-    from cuzkops.steps.preflight import find_daemon  # noqa: PLC0415 - the same
-
-    if shown is None:
-        return []
-    daemon = find_daemon(host, layout)
-    processes = [ProcessId(pid=shown.pid, start_ticks=shown.start_ticks)]
-    ours = daemon is not None and daemon.status == "running" and daemon.record.pid == shown.pid
-    drain = [drain_script(layout, daemon.record.release_id)] if daemon and ours else []
-    watch = watch_script(processes)
-    return [*drain, signal_script(processes, "TERM"), watch, signal_script(processes, "KILL"), watch]
 
 
 def register(app: typer.Typer) -> None:

@@ -7,14 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cuzkops.commands.options import DryRun, duration_s, on_host
-from cuzkops.errors import UsageError
 from cuzkops.session import Place
 from cuzkops.state import new_run_id
 from cuzkops.units import format_duration_s
 
 if TYPE_CHECKING:
-    from cuzkops.remote.host import Host
-    from cuzkops.remote.layout import Layout
     from cuzkops.steps.launch import LaunchResult
 
 
@@ -37,17 +34,26 @@ def launch(
 
     Refuses where a daemon of that name runs already. A start that fails is undone, and its last log lines are shown.
     """
-    from cuzkops.steps import launch as step  # noqa: PLC0415 - `--help` loads no records
+    from cuzkops.remote.lock import planned, this_process  # noqa: PLC0415 - `--help` loads no records
+    from cuzkops.steps import launch as step  # noqa: PLC0415 - the same
+    from cuzkops.steps.status import current_release  # noqa: PLC0415 - the same
 
     with place.open() as (host, layout):
-        release_id = release or _current_release(host, layout)
+        release_id = release or current_release(host, layout)
         manifest, config_sha256 = step.read_release(host, layout, release_id)
         request = step.LaunchRequest(release_id, new_run_id(), manifest, config_sha256, deadline_s=duration_s(timeout))
         if dry_run:
-            place.screen.plan(step.plan_launch(layout, request))
+            owner = this_process(place.session.state.client_id(), request.launch_id, "launch")
+            place.screen.plan(planned(layout, owner, {"launch": step.plan_launch(layout, request)}))
             return
         with place.locked(host, layout, "launch"):
-            result = step.launch(host, layout, request, lambda text: place.screen.say(f"launch: {text}"))
+            result = step.launch(
+                host,
+                layout,
+                request,
+                lambda text: place.screen.say(f"launch: {text}"),
+                lambda text: setattr(place.session, "interrupted", text),
+            )
         place.screen.result(result, launched_text(result))
 
 
@@ -57,25 +63,6 @@ def launched_text(result: LaunchResult) -> str:
     return (
         f"{daemon.name} runs release {daemon.release_id} as pid {daemon.pid}, ready after "
         f"{format_duration_s(result.seconds)}; its log is {result.log}"
-    )
-
-
-def _current_release(host: Host, layout: Layout) -> str:
-    from cuzkops.remote.host import Script  # noqa: PLC0415 - `--help` needs no scripts
-
-    script = Script(
-        "find the current release",
-        'readlink "$CURRENT"; cd "$RELEASES" 2>/dev/null && ls; exit 0',
-        {"CURRENT": layout.current, "RELEASES": layout.releases},
-    )
-    current, *found = host.run(script).check().out.splitlines() or [""]
-    if "/" in current:
-        return current.rpartition("/")[2]
-    releases = [name for name in [current, *found] if name]
-    raise UsageError(
-        "no-release",
-        f"nothing was launched here yet; releases on the host: {', '.join(releases) or 'none'}",
-        "name one with --release" if releases else "bring one with `cuzkops ship`, or run `cuzkops deploy`",
     )
 
 

@@ -106,7 +106,7 @@ Grace = Annotated[
     typer.Option(
         "--grace",
         metavar="DURATION",
-        help="Time to end by itself before SIGKILL, such as 30s; else what the kind of daemon needs.",
+        help="Time to end by itself before SIGKILL, such as 30s; else as long as it says that its jobs may take.",
         show_default=False,
     ),
 ]
@@ -208,12 +208,7 @@ def _extend(
         session: Session = context.obj
         session.screen.json_mode = values.pop("json_mode")
         session.screen.verbose = values.pop("verbose")
-        try:
-            call(session, values)
-        except KeyboardInterrupt as interrupt:
-            if interrupt.args:  # a step says what it left running; Typer would lose it
-                session.interrupted = str(interrupt)
-            raise
+        call(session, values)
 
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # what inspect.signature reads
     function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -11,8 +11,8 @@ from cuzkops.units import format_bytes, format_duration_s
 if TYPE_CHECKING:
     import typer
 
+    from cuzkops.remote.daemon import DaemonView
     from cuzkops.remote.lock import Holder
-    from cuzkops.steps.preflight import DaemonView
     from cuzkops.steps.status import StatusReport
     from prover.protocol import StatusAnswer
 
@@ -44,7 +44,7 @@ def status_text(name: str, report: StatusReport) -> str:
 
 
 def _daemon_text(name: str, view: DaemonView | None, current: str | None) -> str:
-    from cuzkops.steps.preflight import describe_process  # noqa: PLC0415 - `--help` loads no records
+    from cuzkops.remote.daemon import describe_process  # noqa: PLC0415 - `--help` loads no records
 
     if view is None:  # a daemon that ended in order takes its record with it
         return f"daemon {name}: " + (
@@ -54,7 +54,7 @@ def _daemon_text(name: str, view: DaemonView | None, current: str | None) -> str
     if view.process is None:
         why = "its process has ended" if view.status == "gone" else "its record is of another boot or process"
         return f"daemon {name}: not running; release {record.release_id} was launched as pid {record.pid}, {why}"
-    what = "adopted" if view.status == "foreign" else f"{record.state}, release {record.release_id}"
+    what = "adopted" if not record.is_ours else f"{record.state}, release {record.release_id}"
     return f"daemon {name}: {what}; {describe_process(view.process)}"
 
 

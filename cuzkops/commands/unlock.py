@@ -18,13 +18,13 @@ def unlock(place: Place, *, yes: Yes = False, dry_run: DryRun = False) -> None:
 
     A lock of this client whose process is dead is taken over without this.
     """
-    from cuzkops.remote import audit, lock  # noqa: PLC0415 - `--help` loads no records
+    from cuzkops.steps import unlock as step  # noqa: PLC0415 - `--help` loads no records
 
     with place.open() as (host, layout):
         if dry_run:
-            place.screen.plan([lock.read_script(layout), lock.unlock_script(layout)])
+            place.screen.plan(step.plan_unlock(layout))
             return
-        holder = lock.read(host, layout)
+        holder = step.find_holder(host, layout)
         if holder is None:
             place.screen.result({"unlocked": False, "holder": None}, f"{place.target} is not locked")
             return
@@ -35,9 +35,8 @@ def unlock(place: Place, *, yes: Yes = False, dry_run: DryRun = False) -> None:
             if not place.screen.confirm("Remove it? A deploy that still runs would be disturbed."):
                 place.screen.result({"unlocked": False, "holder": holder}, "the lock was left alone")
                 return
-        removed = lock.unlock(host, layout)
-        audit.append(host, layout, "unlock", {"holder": str(removed or holder)})
-        place.screen.result({"unlocked": True, "holder": removed or holder}, f"removed the lock of {place.target}")
+        removed = step.unlock(host, layout) or holder
+        place.screen.result({"unlocked": True, "holder": removed}, f"removed the lock of {place.target}")
 
 
 def register(app: typer.Typer) -> None:

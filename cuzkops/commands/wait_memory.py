@@ -36,14 +36,12 @@ def wait_memory(
     The kernel and the driver give memory back long after a process has left the table. This judges the last
     `cuzkops kill`, and ends with status 4 and the reason where the memory does not come back.
     """
-    from cuzkops.records import KillRecord  # noqa: PLC0415 - `--help` loads no records
-    from cuzkops.remote.run_files import read_record  # noqa: PLC0415 - the same
-    from cuzkops.steps import wait_memory as step  # noqa: PLC0415 - the same
+    from cuzkops.steps import wait_memory as step  # noqa: PLC0415 - `--help` loads no records
 
     request = step.WaitRequest(size_bytes(need), duration_s(timeout), check)
     with place.open() as (host, layout):
         if dry_run:
-            place.screen.plan([step.samples_script(read_record(host, layout.kill_json, KillRecord))])
+            place.screen.plan(step.plan_wait(host, layout))
             return
         place.session.interrupted = (
             f"nothing was changed, and the memory goes on coming back; go on with: {place.command('wait-memory')}"

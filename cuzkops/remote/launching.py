@@ -1,18 +1,15 @@
-"""Scripts that start a release detached, look at it, and undo a start that failed. Pure; see ``steps/launch.py``."""
+"""Scripts that start a release detached and undo a start that failed. Pure; see ``steps/launch.py``."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuzkops.remote.host import Script
-from cuzkops.remote.probes import parse_processes
-from cuzkops.remote.script import PRELUDE, PROCESSES, roots
-from prover.protocol import DaemonRecord
+from cuzkops.remote.script import LIVES
 
 if TYPE_CHECKING:
+    from cuzkops.records import ProcessId
     from cuzkops.remote.layout import Layout
-    from cuzkops.remote.probes import ProcessInfo
 
 _POINT = r"""
 point() {  # move the link `current` to $1 in one step
@@ -60,43 +57,28 @@ done
 read -r pid <"$PIDFILE" || failed
 rm -f "$PIDFILE"
 echo "pid $pid"
-read -r stat <"/proc/$pid/stat" && echo "stat $stat"
-exit 0
-"""
-
-_OBSERVE = r"""
-exec 2>/dev/null
-echo "boot $(cat "$PROC/sys/kernel/random/boot_id")"
-echo "folder $(cd "$RELEASE" && pwd -P)"
-[ -r "$RECORD" ] && echo "record $(tr -d '\n' <"$RECORD")"
-filter '^btime ' <"$PROC/stat"
-[ -z "$PID" ] || describe "$PID"
+cat "/proc/$pid/stat" 2>/dev/null
 exit 0
 """
 
 _ABORT = r"""
 cd "$DAEMON_HOME" || exit 1
-alive() {
-    read -r stat <"/proc/$PID/stat" || return 1
-    set -- ${stat##*) }
-    [ "$1" != Z ] && [ "$1" != X ] && [ "${20}" = "$START_TICKS" ]
-}
 end() {  # $1: signal, $2: tenths of a second to wait
-    alive || return 0
+    lives "$PID" "$START_TICKS" || return 0
     kill "-$1" "-$PID" || kill "-$1" "$PID"
     waited=0
-    while alive && [ "$waited" -lt "$2" ]; do
+    while lives "$PID" "$START_TICKS" && [ "$waited" -lt "$2" ]; do
         sleep 0.1 || { sleep 1; waited=$((waited + 9)); }
         waited=$((waited + 1))
     done
 }
 {
-    if [ -z "$PID" ] || ! alive; then
+    if [ -z "$PID" ] || ! lives "$PID" "$START_TICKS"; then
         echo "ended"
     else
         end TERM 150
         end KILL 150
-        if alive; then echo "alive"; else echo "stopped"; fi
+        if lives "$PID" "$START_TICKS"; then echo "alive"; else echo "stopped"; fi
     fi
     if [ -n "$PREVIOUS" ]; then point "$PREVIOUS"; else rm -f current; fi
 } 2>/dev/null
@@ -116,27 +98,10 @@ cat "$RELEASE/manifest.json"
 """
 
 
-@dataclass(frozen=True)
-class Observation:
-    """What is seen of a daemon: its own record, and the process itself.
-
-    Args:
-        boot_id: This boot of the host.
-        folder: The release's folder without symbolic links.
-        record: ``daemon.json``, or None where there is none that can be read.
-        process: The process that was asked for, or None where it does not exist.
-    """
-
-    boot_id: str
-    folder: str
-    record: DaemonRecord | None
-    process: ProcessInfo | None
-
-
 def start_script(layout: Layout, release_id: str, launch_id: str) -> Script:
     """Move ``current`` and start the release in a session of its own.
 
-    Prints ``previous LINK``, ``pid N``, and ``stat`` with /proc/N/stat if the process still lives then.
+    Prints ``previous LINK``, ``pid N``, and /proc/N/stat if the process still exists then.
     """
     return Script(
         f"launch release {release_id}",
@@ -155,34 +120,7 @@ def start_script(layout: Layout, release_id: str, launch_id: str) -> Script:
     )
 
 
-def observe_script(layout: Layout, release_id: str, pid: int | None) -> Script:
-    """Look at ``daemon.json`` and at one process."""
-    parameters = {
-        **roots(),
-        "RELEASE": layout.release(release_id),
-        "RECORD": layout.daemon_json,
-        "PID": "" if pid is None else str(pid),
-    }
-    return Script("look at the daemon", PRELUDE + PROCESSES + _OBSERVE, parameters)
-
-
-def parse_observation(output: str) -> Observation:
-    """Read what ``observe_script`` prints."""
-    from pydantic import ValidationError  # noqa: PLC0415 - costs a tenth of a second of every start
-
-    words: dict[str, str] = {}
-    for line in output.splitlines():
-        word, _, rest = line.partition(" ")
-        words.setdefault(word, rest)
-    try:
-        record = DaemonRecord.model_validate_json(words["record"]) if "record" in words else None
-    except ValidationError:
-        record = None
-    processes = parse_processes(output[output.find("btime ") :])
-    return Observation(words.get("boot", ""), words.get("folder", ""), record, processes[0] if processes else None)
-
-
-def abort_script(layout: Layout, launch_id: str, previous: str, process: tuple[int, int] | None) -> Script:
+def abort_script(layout: Layout, launch_id: str, previous: str, process: ProcessId | None) -> Script:
     """End what a failed launch started, move ``current`` back, and show the ends of its logs.
 
     Prints what became of the process (``ended`` by itself, ``stopped`` now, still ``alive``), then the name of each
@@ -192,12 +130,12 @@ def abort_script(layout: Layout, launch_id: str, previous: str, process: tuple[i
         layout: Where things lie.
         launch_id: The launch.
         previous: Where ``current`` pointed before, or an empty string where there was none.
-        process: (pid, start_ticks) of what was started, or None where nothing lives.
+        process: What was started, or None where nothing lives.
     """
-    pid, start_ticks = (str(process[0]), str(process[1])) if process else ("", "")
+    pid, start_ticks = (str(process.pid), str(process.start_ticks)) if process else ("", "")
     return Script(
         "end the failed launch",
-        _POINT + _ABORT,
+        _POINT + LIVES + _ABORT,
         {
             "DAEMON_HOME": layout.home,
             "LOGS": layout.logs,

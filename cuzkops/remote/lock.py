@@ -20,9 +20,11 @@ from cuzkops.errors import LockedError, OpsError
 from cuzkops.records import LockOwner
 from cuzkops.remote.audit import local_user
 from cuzkops.remote.host import Script
+from cuzkops.remote.procfs import DEAD_STATES, parse_stats
+from cuzkops.units import format_duration_s
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
@@ -126,7 +128,7 @@ class Holder:
     text: str
 
     def __str__(self) -> str:
-        age = f"{self.age_s // 60} min {self.age_s % 60} s" if self.age_s >= 60 else f"{self.age_s} s"
+        age = format_duration_s(self.age_s)
         if self.owner is None:
             return f"somebody who left no readable name (a client that died while it took the lock?), {age} ago"
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.owner.since_unix_ns // 10**9))
@@ -240,6 +242,21 @@ def died_here(owner: LockOwner, us: LockOwner) -> bool:
     return _start_ticks(owner.pid) != owner.start_ticks
 
 
+def planned(layout: Layout, owner: LockOwner, steps: Mapping[str, Sequence[Script]]) -> list[Script]:
+    """What ``held`` runs around a block, for a plan.
+
+    Args:
+        layout: Whose lock.
+        owner: This process.
+        steps: Scripts by the step that is recorded before them; under the owner's own step nothing is recorded.
+    """
+    scripts = [acquire_script(layout, owner)]
+    for step, block in steps.items():
+        record = [] if step == owner.step else [set_step_script(layout, owner.model_copy(update={"step": step}))]
+        scripts += [*record, *block]
+    return [*scripts, release_script(layout, owner)]
+
+
 def acquire_script(layout: Layout, owner: LockOwner) -> Script:
     """Make the folder and write who we are, or show who holds it."""
     return _script("take the lock", _ACQUIRE, layout, folder=layout.remote_dir, owner=_text(owner))
@@ -306,8 +323,8 @@ def _start_ticks(pid: int) -> int | None:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None if Path("/proc/self").exists() else _start_ticks_elsewhere(pid)
-    state, *rest = stat.rpartition(")")[2].split()
-    return None if state in "ZX" else int(rest[18])
+    (found,) = parse_stats(stat)
+    return None if found.state in DEAD_STATES else found.start_ticks
 
 
 def _start_ticks_elsewhere(pid: int) -> int | None:

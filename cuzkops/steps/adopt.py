@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from cuzkops.errors import OpsError, UsageError
 from cuzkops.remote import audit
+from cuzkops.remote.daemon import boot_id, describe_process, find_daemon
 from cuzkops.remote.host import Script
 from cuzkops.remote.run_files import write_record
 from cuzkops.steps.kill import inspect_pid
-from cuzkops.steps.preflight import boot_id, describe_process, find_daemon
 from prover.protocol import DaemonRecord, DaemonState
 
 if TYPE_CHECKING:
@@ -26,14 +26,13 @@ echo "sha256 $(sha256sum <"/proc/$TARGET/exe" 2>/dev/null)"
 """
 
 
-def adopt(host: Host, layout: Layout, pid: int, kind: Literal["cuzkops", "cuzk"] = "cuzk") -> DaemonRecord:
+def adopt(host: Host, layout: Layout, pid: int) -> DaemonRecord:
     """Write run/daemon.json for a process that was not launched by this tool.
 
     Args:
         host: Where it runs.
         layout: The name that it gets.
         pid: The process.
-        kind: Which daemon it is; it is written into the launch_id for people.
 
     Raises:
         UsageError: There is no such process, or this name has another live daemon.
@@ -54,7 +53,7 @@ def adopt(host: Host, layout: Layout, pid: int, kind: Literal["cuzkops", "cuzk"]
     record = DaemonRecord(
         name=layout.name,
         release_id="adopted",
-        launch_id=f"adopted-{kind}-{pid}-{process.start_ticks}",
+        launch_id=f"adopted-{pid}-{process.start_ticks}",
         state=DaemonState.READY,
         boot_id=boot_id(host),
         pid=pid,
@@ -68,7 +67,7 @@ def adopt(host: Host, layout: Layout, pid: int, kind: Literal["cuzkops", "cuzk"]
         started_unix_ns=started_unix_ns,
     )
     write_record(host, layout.daemon_json, record)
-    audit.append(host, layout, "adopt", {"pid": pid, "exe": process.exe, "kind": kind})
+    audit.append(host, layout, "adopt", {"pid": pid, "exe": process.exe})
     return record
 
 

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuzkops.errors import OpsError, TimeoutExpired, UnreadableError, UsageError
+from cuzkops.remote.daemon import find_daemon
 from cuzkops.remote.host import Script
 from cuzkops.state import unwritable, write_atomically
-from cuzkops.steps.preflight import find_daemon
 from prover.protocol import LAUNCH_ID_PATTERN
 
 if TYPE_CHECKING:

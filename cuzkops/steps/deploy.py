@@ -9,17 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from cuzkops.errors import OpsError
-from cuzkops.profiles import profile_of
-from cuzkops.records import ProcessId, RunRecord
-from cuzkops.remote.baseline import baseline_script
-from cuzkops.remote.lock import acquire_script, held, release_script
+from cuzkops.records import RunRecord
+from cuzkops.remote.daemon import find_daemon
+from cuzkops.remote.lock import held, planned
 from cuzkops.remote.probes import host_script, processes_script
 from cuzkops.remote.releases import layers_script
 from cuzkops.steps.build import build, load_artifact
 from cuzkops.steps.check import check, check_script, raise_problems
-from cuzkops.steps.kill import KillRequest, drain_script, kill, signal_script, watch_script
+from cuzkops.steps.kill import KillRequest, kill, plan_kill
 from cuzkops.steps.launch import DEADLINE_S, READINESS_S, LaunchRequest, launch, plan_launch, read_release
-from cuzkops.steps.preflight import find_daemon, preflight_host, preflight_manifest, raise_findings
+from cuzkops.steps.preflight import preflight_host, preflight_manifest, raise_findings, with_python
 from cuzkops.steps.ship import ShipRequest, missing_layers, plan_ship, ship
 from cuzkops.steps.wait_memory import WaitRequest, samples_script, wait_memory
 from cuzkops.units import format_bytes
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from cuzkops.steps.build import Artifact, BuildRequest
     from cuzkops.steps.kill import KillResult
     from cuzkops.steps.launch import LaunchResult
-    from cuzkops.steps.preflight import DaemonView, Finding, PreflightReport
+    from cuzkops.steps.preflight import Finding, PreflightReport
     from cuzkops.steps.ship import ShipResult, Transfer
     from prover.protocol import CheckAnswer
 
@@ -75,9 +74,8 @@ class DeployRequest:
         config: The configuration with the circuits that it carries.
         owner: This process as the owner of the host's lock; its ``run_id`` names the run and the launch.
         need_bytes: Memory that the new daemon needs; None: the budget, else what its own check says.
-        needs_gpu: Whether others on the GPU stand in the way; the check may find out that they do.
         last_peak_bytes: Peak memory of the last run, where known: a need that the check may not foresee.
-        grace_s: Time for the old daemon to stop on its own; None: as its profile says.
+        grace_s: Time for the old daemon to stop on its own; None: as long as its drain may take.
         wait_timeout_s: Longest wait for the memory.
         readiness_s: The new daemon must still live this long after its start.
         launch_deadline_s: It must be ready this long after its start.
@@ -87,7 +85,6 @@ class DeployRequest:
     config: DeployConfig
     owner: LockOwner
     need_bytes: int | None = None
-    needs_gpu: bool = False
     last_peak_bytes: int | None = None
     grace_s: float | None = None
     wait_timeout_s: float = 1800
@@ -182,7 +179,8 @@ class _Deploy:
     def _preflight_host(self) -> PreflightReport:
         with self._step("preflight", locked=False) as done:
             need_bytes = self._request.declared_need_bytes
-            report = preflight_host(self._host, self._layout, need_bytes, needs_gpu=self._request.needs_gpu)
+            # Whether others on the GPU stand in the way is known after the check.
+            report = preflight_host(self._host, self._layout, need_bytes, needs_gpu=False)
             raise_findings(report)
             self._warn(report.findings)
             done(f"{report.facts.hostname}: {format_bytes(report.facts.available_bytes)} of memory are available")
@@ -199,6 +197,7 @@ class _Deploy:
     def _preflight_manifest(self, facts: HostFacts, artifact: Artifact) -> list[Finding]:
         with self._step("preflight of the build", locked=False) as done:
             missing = missing_layers(self._host, self._layout, artifact)
+            facts = with_python(self._host, facts, artifact.manifest)
             findings = preflight_manifest(facts, artifact.manifest, sum(layer.n_bytes for layer in missing))
             raise_findings(findings)
             self._warn(findings)
@@ -228,7 +227,7 @@ class _Deploy:
         declared = self._request.declared_need_bytes
         foreseen = max(answer.need_host_bytes, self._request.last_peak_bytes or 0)
         need_bytes = declared if declared is not None else foreseen
-        needs_gpu = self._request.needs_gpu or answer.need_gpu_bytes > 0
+        needs_gpu = answer.need_gpu_bytes > 0
         raise_findings(preflight_host(self._host, self._layout, need_bytes, needs_gpu=needs_gpu))
         return need_bytes
 
@@ -237,12 +236,9 @@ class _Deploy:
         return daemon.record.release_id if daemon is not None and daemon.status == "running" else None
 
     def _kill(self) -> KillResult:
-        self._observer.if_interrupted(
-            "the old daemon may have been stopped; deploy again to go on, nothing is sent twice"
-        )
+        self._observer.if_interrupted("the old daemon may have been told to stop; nothing is sent twice")
         with self._step("kill") as done:
-            reason = f"deploy {self._request.owner.run_id}"
-            request = KillRequest(grace_s=self._request.grace_s, reason=reason)
+            request = KillRequest(grace_s=self._request.grace_s, reason=_reason(self._request))
             killed = kill(self._host, self._layout, request, self._observer.says)
             done(killed.sentence)
         return killed
@@ -268,16 +264,13 @@ class _Deploy:
 
     def _start(self, step: str, request: LaunchRequest) -> LaunchResult:
         with self._step(step) as done:
-            try:
-                launched = launch(self._host, self._layout, request, self._observer.says)
-            except KeyboardInterrupt as interrupt:
-                self._observer.if_interrupted(str(interrupt))
-                raise
+            launched = launch(self._host, self._layout, request, self._observer.says, self._observer.if_interrupted)
             done(f"pid {launched.daemon.pid} runs release {request.release_id}; its log is {launched.log}")
         return launched
 
     def _start_again(self, release_id: str) -> str:
         """Start the release that ran before, after its own wait; says in a clause how that went."""
+        self._observer.if_interrupted(f"nothing runs: the new release did not start, nor again release {release_id}")
         try:
             manifest, config_sha256 = read_release(self._host, self._layout, release_id)
             self._wait(None)
@@ -328,7 +321,7 @@ class _Deploy:
 
 
 def plan(host: Host, layout: Layout, request: DeployRequest, artifact: Artifact) -> list[Script]:
-    """Every script that a deploy of this artifact runs on the host when all goes well, in order.
+    """Every script by which a deploy of this artifact would change the host, in order, and the longer looks between.
 
     Looks at the host to know whom it would stop; changes nothing.
 
@@ -337,31 +330,23 @@ def plan(host: Host, layout: Layout, request: DeployRequest, artifact: Artifact)
         layout: Which daemon there.
         request: What to deploy.
         artifact: What would be shipped.
+
+    Raises:
+        UsageError: The daemon that runs may not be stopped.
     """
     shipping = ShipRequest(artifact, request.config)
     launching = LaunchRequest(shipping.release_id, request.owner.run_id, artifact.manifest, request.config.sha256)
     look = [host_script(layout.home), processes_script()]
-    return [
-        *look,
-        layers_script(layout, [layer.sha256 for layer in artifact.manifest.layers]),
-        acquire_script(layout, request.owner),
-        *plan_ship(layout, shipping),
-        check_script(layout, shipping.release_id),
-        *look,
-        *_plan_kill(find_daemon(host, layout), layout),
-        samples_script(None),
-        *plan_launch(layout, launching),
-        release_script(layout, request.owner),
-    ]
+    steps = {
+        "ship": plan_ship(layout, shipping),
+        "check": [check_script(layout, shipping.release_id), *look],
+        "kill": plan_kill(host, layout, KillRequest(reason=_reason(request))),
+        "wait-memory": [samples_script(None)],
+        "launch": plan_launch(layout, launching),
+    }
+    layers = layers_script(layout, [layer.sha256 for layer in artifact.manifest.layers])
+    return [*look, layers, *planned(layout, request.owner, steps)]
 
 
-def _plan_kill(daemon: DaemonView | None, layout: Layout) -> list[Script]:
-    if daemon is None or daemon.process is None:
-        return []
-    leader = ProcessId(pid=daemon.process.pid, start_ticks=daemon.process.start_ticks)
-    return [
-        baseline_script([leader.pid]),
-        drain_script(layout, daemon.record.release_id),
-        signal_script([leader], profile_of(daemon.record).stop_signals[0]),
-        watch_script([leader]),
-    ]
+def _reason(request: DeployRequest) -> str:
+    return f"deploy {request.owner.run_id}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cuzkops.errors import UsageError
+from cuzkops.remote.daemon import find_daemon
 from cuzkops.remote.host import Script
-from cuzkops.steps.preflight import find_daemon
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,74 +1,50 @@
 """Stop a daemon: exactly the processes that are meant, with the baseline for ``wait-memory`` written before.
 
-The order is fixed: find, refuse what must not be killed, write run/kill.json, drain, stop signal, watch the exit,
-SIGKILL after the grace time. A process is (pid, start_ticks), compared again on the host right before each signal.
+The order is fixed: find, refuse what must not be killed, write run/kill.json, drain (or, where there is nobody to be
+asked, the stop signal), watch the exit, SIGKILL after the grace time. A process is (pid, start_ticks), compared again
+on the host right before each signal.
+
+It may be repeated. A daemon is told to stop once: to ours a second signal means to end at once, with jobs unfinished.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from cuzkops.errors import OpsError, UsageError
 from cuzkops.profiles import Profile, profile_of
 from cuzkops.records import KillRecord, ProcessId
 from cuzkops.remote import audit
-from cuzkops.remote.baseline import take_baseline
+from cuzkops.remote.baseline import baseline_script, take_baseline
 from cuzkops.remote.blocks import read_blocks
-from cuzkops.remote.host import Script
+from cuzkops.remote.ctl import ctl, ctl_script
+from cuzkops.remote.daemon import find_daemon
+from cuzkops.remote.killing import signal_script, watch_script
 from cuzkops.remote.probes import ProcessInfo, probe_processes
 from cuzkops.remote.process_table import ProcessTable, read_process_table
-from cuzkops.remote.procfs import parse_threads
-from cuzkops.remote.run_files import read_record, write_record
-from cuzkops.remote.script import PRELUDE, PROCESSES, roots
-from cuzkops.steps.preflight import DaemonView, find_daemon
+from cuzkops.remote.procfs import live, parse_threads
+from cuzkops.remote.run_files import read_record, write_record, write_script
 from cuzkops.units import format_bytes, format_duration_s
+from prover.protocol import DrainAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cuzkops.remote.host import Host
+    from cuzkops.remote.host import Host, Script
     from cuzkops.remote.layout import Layout
+    from prover.protocol import DaemonRecord
 
 How = Literal["nothing", "drained", "terminated", "killed"]
 
 AFTER_SIGKILL_S = 10
 """How long the exit is watched after SIGKILL; a kernel that unpins memory takes longer, and wait-memory tells."""
-_DRAIN_S = 30
-
-_DRAIN = """
-[ -x "$RELEASE/prover" ] || { echo "no $RELEASE/prover"; exit 1; }
-exec "$RELEASE/prover" ctl drain --json --home "$DAEMON_HOME"
-"""
-
-# Compare and signal in one script on the host: no time in between for the PID to become somebody else's.
-_SIGNAL = r"""
-for entry in $PROCESSES; do
-    pid=${entry%:*} stat=''
-    [ -r "/proc/$pid/stat" ] || { echo "gone $pid"; continue; }
-    while IFS= read -r line; do stat="$stat $line"; done 2>/dev/null <"/proc/$pid/stat"
-    set -- ${stat##*) }
-    [ "${20}" = "${entry#*:}" ] || { echo "gone $pid"; continue; }
-    if kill -s "$SIGNAL" "$pid" 2>/dev/null; then echo "sent $pid"
-    elif [ -e "/proc/$pid" ]; then echo "denied $pid"
-    else echo "gone $pid"; fi
-done
-read -r uptime _ </proc/uptime
-echo "uptime $uptime"
-"""
-
-_WATCH = r"""
-exec 2>/dev/null
-interval=0.25
-sleep 0.01 || interval=1
-while :; do
-    threads $PIDS
-    echo "end-of-look"
-    sleep "$interval"
-done
-"""
+DRAIN_MARGIN_S = 30.0
+"""Added to what a daemon promises: it puts its files in order after its last job."""
+_ASK_S = 5.0
+_REMIND_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -78,7 +54,7 @@ class KillRequest:
     Args:
         pid: Exactly this process with its session or descendants; None: the daemon that is recorded.
         expected_start_ticks: The process's start as it was shown before; another one is refused.
-        grace_s: Time for a stop without SIGKILL; None: what the daemon's profile says.
+        grace_s: Time for a stop without SIGKILL; None: what the daemon promises, else what its profile says.
         reason: Why, for the audit log of the host.
     """
 
@@ -96,7 +72,7 @@ class KillResult:
         record: The baseline in run/kill.json; None where nothing ran.
         how: nothing ran; drained on its own; terminated by its stop signal; killed by SIGKILL.
         processes: What was stopped, leader first, as it was before.
-        seconds: From the first signal to the end of the watch.
+        seconds: From right before the drain, or the first signal, to the end of the watch.
         remaining: Processes that the kernel is still taking apart; wait-memory waits for them.
         sentence: The same for people.
     """
@@ -111,12 +87,27 @@ class KillResult:
 
 @dataclass(frozen=True)
 class _Aim:
-    """The processes to stop, leader first, how to stop them, and the baseline of an interrupted kill of them."""
+    """Whom to stop and how.
+
+    Args:
+        processes: Leader first.
+        profile: What kind of daemon it is.
+        daemon: Its record, where a drain can be asked for.
+        earlier: Record of an interrupted kill that told them to stop.
+    """
 
     processes: list[ProcessInfo]
     profile: Profile
-    daemon: DaemonView | None
+    daemon: DaemonRecord | None
     earlier: KillRecord | None
+
+    def record(self, host: Host, layout: Layout) -> KillRecord:
+        """Take the baseline, or keep the interrupted kill's: it was taken when the daemon still held everything."""
+        if self.earlier is None:
+            return take_baseline(host, layout.name, [process.pid for process in self.processes])
+        known = {process.pid for process in self.earlier.processes}
+        new = [ProcessId(pid=p.pid, start_ticks=p.start_ticks) for p in self.processes if p.pid not in known]
+        return self.earlier.model_copy(update={"processes": [*self.earlier.processes, *new]})
 
 
 def inspect_pid(host: Host, pid: int) -> ProcessInfo:
@@ -146,16 +137,14 @@ def kill(host: Host, layout: Layout, request: KillRequest, progress: Callable[[s
     if aim is None:
         what = f"process {request.pid}" if request.pid is not None else f"daemon {layout.name}"
         return KillResult(None, "nothing", (), 0.0, sentence=f"no {what} runs on {host.target}: nothing to stop")
-    record = _record(host, layout, aim)
+    record = aim.record(host, layout)
+    stop = _Stop(host, layout, aim, request.grace_s, say)
     write_record(host, layout.kill_json, record)
     leader = aim.processes[0]
     say(f"stopping {leader.label} with {format_bytes(record.footprint_bytes)}")
-    started = time.monotonic()
-    drained = aim.daemon is not None and aim.profile.has_ctl and _drain(host, layout, aim.daemon, say)
-    stop = _Stop(host, layout, aim.profile, request.grace_s, say)
-    record, states, by_force = stop.run(record)
-    how: How = "killed" if by_force else "drained" if drained else "terminated"
-    seconds = time.monotonic() - started
+    begin_s = time.monotonic()
+    record, states, how = stop.run(record)
+    seconds = time.monotonic() - begin_s
     remaining = tuple(process for process in aim.processes if process.pid in states)
     sentence = _sentence(leader, how, seconds, states)
     details = {"pid": leader.pid, "exe": leader.exe, "how": how, "seconds": round(seconds, 2), "reason": request.reason}
@@ -163,33 +152,43 @@ def kill(host: Host, layout: Layout, request: KillRequest, progress: Callable[[s
     return KillResult(record, how, tuple(aim.processes), seconds, remaining, sentence)
 
 
-def signal_script(processes: Sequence[ProcessId], signal: str) -> Script:
-    """Build the script that sends a signal to those of the processes that are still the same."""
-    entries = " ".join(f"{process.pid}:{process.start_ticks}" for process in processes)
-    return Script(f"send SIG{signal}", _SIGNAL, {"PROCESSES": entries, "SIGNAL": signal}, changes=True)
+def plan_kill(host: Host, layout: Layout, request: KillRequest) -> list[Script]:
+    """Every script by which ``kill`` would change the host now, in order; looks at the host and changes nothing.
+
+    Raises:
+        UsageError: ``kill`` would refuse.
+    """
+    aim = _aim(host, layout, request)
+    if aim is None:
+        return []
+    record = aim.record(host, layout)
+    write = write_script(layout.kill_json, record.model_dump_json(by_alias=True))
+    watch, stop_signal = watch_script(record.processes), signal_script(record.processes, aim.profile.stop_signal)
+    scripts = [write] if aim.earlier else [baseline_script([process.pid for process in aim.processes]), write]
+    if aim.daemon:
+        scripts.append(ctl_script(layout, "drain", release_id=aim.daemon.release_id))
+        stop_signal = _only_if(stop_signal, "it does not answer")
+    if record.signalled_uptime_s is None:
+        scripts += [stop_signal, write]
+    leader = aim.processes[0]
+    entry = audit.entry(layout.name, "kill", {"pid": leader.pid, "exe": leader.exe, "reason": request.reason})
+    force = _only_if(signal_script(record.processes, "KILL"), "it lives on after the grace time")
+    return [*scripts, watch, force, watch, audit.append_script(layout, entry)]
 
 
-def drain_script(layout: Layout, release_id: str) -> Script:
-    """Build the script that asks the running release's own ctl to drain its daemon."""
-    parameters = {"RELEASE": layout.release(release_id), "DAEMON_HOME": layout.home}
-    return Script("drain the daemon", _DRAIN, parameters, changes=True)
-
-
-def watch_script(processes: Sequence[ProcessId]) -> Script:
-    """Build the script that prints the threads of the processes until its reader goes away."""
-    parameters = {**roots(), "PIDS": " ".join(str(process.pid) for process in processes)}
-    return Script("watch the exit", PRELUDE + PROCESSES + _WATCH, parameters)
+def _only_if(script: Script, condition: str) -> Script:
+    return replace(script, title=f"{script.title} (only if {condition})")
 
 
 def _aim(host: Host, layout: Layout, request: KillRequest) -> _Aim | None:
     daemon = find_daemon(host, layout)
-    live = daemon if daemon is not None and daemon.is_live else None
+    running = daemon.record if daemon is not None and daemon.is_live else None
     table = read_process_table(host)
     earlier = read_record(host, layout.kill_json, KillRecord)
     unfinished = _unfinished(earlier, table)
     pid, expected = request.pid, request.expected_start_ticks
-    if pid is None and live is not None:
-        pid, expected = live.record.pid, live.record.start_ticks
+    if pid is None and running is not None:
+        pid, expected = running.pid, running.start_ticks
     elif pid is None and unfinished:
         pid, expected = unfinished[0].pid, unfinished[0].start_ticks
     if pid is None or pid not in table.stats:
@@ -199,7 +198,7 @@ def _aim(host: Host, layout: Layout, request: KillRequest) -> _Aim | None:
             f"process {pid} on {host.target} is not the one that was shown: that one ended and its number is reused"
         )
         raise UsageError("pid-reused", message, "look again before you kill")
-    going_on = earlier if earlier and any(process.pid == pid for process in unfinished) else None
+    going_on = any(process.pid == pid for process in unfinished)
     pids = table.family(pid)
     if going_on:
         pids += [process.pid for process in unfinished if process.pid not in pids]
@@ -209,8 +208,9 @@ def _aim(host: Host, layout: Layout, request: KillRequest) -> _Aim | None:
     if not processes:
         return None
     _refuse_strangers(host, table, processes)
-    ours = live if live is not None and live.record.pid in pids else None
-    return _Aim(processes, profile_of(ours.record if ours else None), ours, going_on)
+    profile = profile_of(running if running and running.pid in pids else None)
+    told = earlier if earlier and going_on and earlier.signalled_uptime_s is not None else None
+    return _Aim(processes, profile, running if profile.has_ctl else None, told)
 
 
 def _unfinished(record: KillRecord | None, table: ProcessTable) -> list[ProcessId]:
@@ -240,54 +240,59 @@ def _refuse_strangers(host: Host, table: ProcessTable, processes: Sequence[Proce
         raise UsageError("kill-permission", message, f"connect as {stranger.user} or as root")
 
 
-def _record(host: Host, layout: Layout, aim: _Aim) -> KillRecord:
-    """Make the baseline, or keep the one of an interrupted kill: it was taken when the daemon still held everything."""
-    if aim.earlier is None:
-        return take_baseline(host, layout.name, [process.pid for process in aim.processes])
-    known = {process.pid for process in aim.earlier.processes}
-    new = [ProcessId(pid=p.pid, start_ticks=p.start_ticks) for p in aim.processes if p.pid not in known]
-    return aim.earlier.model_copy(update={"processes": [*aim.earlier.processes, *new]})
-
-
-def _drain(host: Host, layout: Layout, daemon: DaemonView, say: Callable[[str], None]) -> bool:
-    """Ask politely; a daemon that does not answer is told by its stop signal anyway."""
-    script = drain_script(layout, daemon.record.release_id)
-    try:
-        host.run(script, timeout_s=_DRAIN_S).check()
-    except OpsError as error:
-        say(f"it could not be drained ({error.message}); its stop signal follows")
-        return False
-    say("it takes no new jobs; it finishes those that run")
-    return True
-
-
 @dataclass(frozen=True)
 class _Stop:
-    """Signals one after another until nothing lives."""
+    """Tells the processes to stop, once, watches their exit, and uses SIGKILL at the end."""
 
     host: Host
     layout: Layout
-    profile: Profile
+    aim: _Aim
     grace_s: float | None
     say: Callable[[str], None]
+    baseline_s: float = field(default_factory=time.monotonic)
 
-    def run(self, record: KillRecord) -> tuple[KillRecord, dict[int, str], bool]:
-        """Return the record with its signal time, the states of what still lives, and whether SIGKILL was needed."""
-        grace_s = self.profile.grace_s if self.grace_s is None else self.grace_s
-        states: dict[int, str] = {}
-        for signal in self.profile.stop_signals:
-            record = self._send(record, signal)
-            self.say(f"SIG{signal} sent; waiting up to {format_duration_s(grace_s)} for its exit")
-            states = self._watch(record, grace_s)
-            if not states:
-                return record, {}, False
+    def run(self, record: KillRecord) -> tuple[KillRecord, dict[int, str], How]:
+        """Return the record with the time of the stop, the states of what still lives, and how it ended."""
+        drain = self._drain()
+        if record.signalled_uptime_s is not None:
+            self.say("it was told to stop before")
+        elif drain is None:
+            record = self._send(record, self.aim.profile.stop_signal)
+        else:
+            record = self._told(record, record.uptime_s + time.monotonic() - self.baseline_s)
+        grace_s = self._grace_s(drain)
+        self.say(f"waiting up to {format_duration_s(grace_s)} for its exit")
+        states = self._watch(record, grace_s, drain)
+        if not states:
+            return record, {}, "terminated" if drain is None else "drained"
         record = self._send(record, "KILL")
-        self.say(f"still there after {format_duration_s(grace_s)}: {_states_text(states)}; SIGKILL sent")
-        states = self._watch(record, AFTER_SIGKILL_S)
+        self.say(f"still there after {format_duration_s(grace_s)}: {_states_text(states)}")
+        states = self._watch(record, AFTER_SIGKILL_S, None)
         if states and not set("".join(states.values())) & set("DR"):
             message = f"process {_states_text(states)} on {self.host.target} survived SIGKILL for {AFTER_SIGKILL_S} s"
             raise OpsError("kill-survived", message, "look at it there: is it the first process of a container?")
-        return record, states, True
+        return record, states, "killed"
+
+    def _drain(self) -> DrainAnswer | None:
+        """Ask politely; a daemon that does not answer gets its stop signal."""
+        if self.aim.daemon is None:
+            return None
+        try:
+            answer = self.ask(self.aim.daemon)
+        except OpsError as error:
+            self.say(f"it could not be drained ({error.message})")
+            return None
+        self.say(f"it takes no new jobs; {_jobs_text(answer)}")
+        return answer
+
+    def ask(self, daemon: DaemonRecord) -> DrainAnswer:
+        """Drain; to a daemon that drains already it is a question."""
+        return ctl(self.host, self.layout, DrainAnswer, "drain", release_id=daemon.release_id)
+
+    def _grace_s(self, drain: DrainAnswer | None) -> float:
+        if self.grace_s is not None:
+            return self.grace_s
+        return self.aim.profile.grace_s if drain is None else drain.time_left_s + DRAIN_MARGIN_S
 
     def _send(self, record: KillRecord, signal: str) -> KillRecord:
         answers = self.host.run(signal_script(record.processes, signal)).check().out.splitlines()
@@ -295,36 +300,61 @@ class _Stop:
         if denied:
             message = f"SIG{signal} to process {', '.join(denied)} on {self.host.target} was not permitted"
             raise OpsError("kill-permission", message, "connect as the owner of the process, or as root")
-        if record.signalled_uptime_s is not None:
-            return record
-        uptime_s = next((float(answer.split()[1]) for answer in answers if answer.startswith("uptime ")), None)
+        self.say(f"SIG{signal} sent")
+        uptime_s = next(float(answer.split()[1]) for answer in answers if answer.startswith("uptime "))
+        return record if record.signalled_uptime_s is not None else self._told(record, uptime_s)
+
+    def _told(self, record: KillRecord, uptime_s: float) -> KillRecord:
         record = record.model_copy(update={"signalled_uptime_s": uptime_s})
         write_record(self.host, self.layout.kill_json, record)
         return record
 
-    def _watch(self, record: KillRecord, timeout_s: float) -> dict[int, str]:
+    def _watch(self, record: KillRecord, timeout_s: float, drain: DrainAnswer | None) -> dict[int, str]:
         """Watch until no thread lives or the time is over; returns the live PIDs with their threads' states."""
-        deadline = time.monotonic() + timeout_s
+        deadline_s = time.monotonic() + timeout_s
         told, states = "", dict[int, str]()
+        jobs = _JobsLeft(self, drain) if drain else None
         with contextlib.closing(read_blocks(self.host, watch_script(record.processes), "end-of-look")) as blocks:
             for block in blocks:
-                states = _live_states(block, record)
-                if not states or time.monotonic() >= deadline:
+                states = live(parse_threads(block), record.processes)
+                if not states or time.monotonic() >= deadline_s:
                     break
                 in_kernel = _states_text({pid: letters for pid, letters in states.items() if "D" in letters})
                 if in_kernel and in_kernel != told:
                     self.say(f"process {in_kernel} is inside the kernel, and no signal can hurry it")
                 told = in_kernel
+                if jobs:
+                    jobs.look()
         return states
 
 
-def _live_states(block: str, record: KillRecord) -> dict[int, str]:
-    starts = {process.pid: process.start_ticks for process in record.processes}
-    return {
-        pid: "".join(sorted(set(threads.live_states)))
-        for pid, threads in parse_threads(block).items()
-        if threads.live_states and threads.leader.start_ticks == starts.get(pid)
-    }
+class _JobsLeft:
+    """Shows how a drain goes on, for as long as the daemon answers."""
+
+    def __init__(self, stop: _Stop, answer: DrainAnswer) -> None:
+        self._stop = stop
+        self._n_told = answer.n_jobs_left
+        self._told_s = self._asked_s = time.monotonic()
+
+    def look(self) -> None:
+        """Ask again from time to time; say what changed, and now and then that nothing did."""
+        now_s = time.monotonic()
+        daemon = self._stop.aim.daemon
+        if daemon is None or now_s - self._asked_s < _ASK_S:
+            return
+        self._asked_s = now_s
+        with contextlib.suppress(OpsError):  # it ends just now, or is too busy to answer: the watch goes on
+            answer = self._stop.ask(daemon)
+            if answer.n_jobs_left != self._n_told or now_s - self._told_s >= _REMIND_S:
+                self._stop.say(_jobs_text(answer))
+                self._n_told, self._told_s = answer.n_jobs_left, now_s
+
+
+def _jobs_text(answer: DrainAnswer) -> str:
+    if answer.n_jobs_left == 0:
+        return "no job is left"
+    jobs = "1 job is" if answer.n_jobs_left == 1 else f"{answer.n_jobs_left} jobs are"
+    return f"{jobs} left to finish, within {format_duration_s(answer.time_left_s)}"
 
 
 def _states_text(states: dict[int, str]) -> str:

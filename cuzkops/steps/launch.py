@@ -7,17 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cuzkops.errors import OpsError, TimeoutExpired
+from cuzkops.records import ProcessId
 from cuzkops.remote import audit
 from cuzkops.remote.ctl import ctl, ctl_script
-from cuzkops.remote.launching import (
-    Observation,
-    abort_script,
-    observe_script,
-    parse_observation,
-    release_facts_script,
-    start_script,
-)
-from cuzkops.steps.preflight import find_daemon
+from cuzkops.remote.daemon import Observation, find_daemon, observe, observe_script
+from cuzkops.remote.launching import abort_script, release_facts_script, start_script
+from cuzkops.remote.procfs import parse_stats
 from prover.protocol import DaemonState, ReadyAnswer
 
 if TYPE_CHECKING:
@@ -86,7 +81,11 @@ class _Started:
 
 
 def launch(
-    host: Host, layout: Layout, request: LaunchRequest, progress: Callable[[str], None] = lambda _: None
+    host: Host,
+    layout: Layout,
+    request: LaunchRequest,
+    progress: Callable[[str], None] = lambda _: None,
+    if_interrupted: Callable[[str], None] = lambda _: None,
 ) -> LaunchResult:
     """Start a release and verify that what runs is what was asked for.
 
@@ -95,6 +94,7 @@ def launch(
         layout: Where things lie there.
         request: What to start.
         progress: Called with a sentence whenever the state changes.
+        if_interrupted: Told what an interruption from now on leaves behind.
 
     Raises:
         OpsError: A daemon runs already; or the new one ended, or is not what was shipped: then it was stopped, and
@@ -102,18 +102,17 @@ def launch(
         TimeoutExpired: It was not ready within ``deadline_s``; it was stopped, too.
     """
     _refuse_second(host, layout)
+    how = "`cuzkops status` shows it, `cuzkops kill` stops it"
+    if_interrupted(f"the new daemon may have been started on {host.target}: {how}")
     done = host.run(start_script(layout, request.release_id, request.launch_id), timeout_s=60).check()
     started = _parse_started(done.out)
+    if_interrupted(f"pid {started.pid} of launch {request.launch_id} goes on starting on {host.target}: {how}")
     progress(f"started as pid {started.pid}")
     try:
         daemon = _verified(host, layout, request, started, progress)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(
-            f"pid {started.pid} of launch {request.launch_id} goes on starting on {host.target}: "
-            "`cuzkops status` shows it, `cuzkops kill` stops it"
-        ) from None
     except OpsError as error:
         raise _aborted(host, layout, request, started, error) from error
+    if_interrupted(f"pid {started.pid} runs release {request.release_id} on {host.target}: {how}")
     details = {"release_id": request.release_id, "launch_id": request.launch_id, "pid": started.pid}
     try:
         audit.append(host, layout, "launch", details)
@@ -134,7 +133,7 @@ def plan_launch(layout: Layout, request: LaunchRequest) -> list[Script]:
     """The scripts that ``launch`` runs when all goes well."""
     return [
         start_script(layout, request.release_id, request.launch_id),
-        observe_script(layout, request.release_id, 0),
+        observe_script(layout, release_id=request.release_id),
         ctl_script(layout, "ready", release_id=request.release_id),
         audit.append_script(layout, audit.entry(layout.name, "launch", {"release_id": request.release_id})),
     ]
@@ -169,14 +168,10 @@ def _refuse_second(host: Host, layout: Layout) -> None:
         )
 
 
-def _observe(host: Host, layout: Layout, release_id: str, pid: int | None) -> Observation:
-    return parse_observation(host.run(observe_script(layout, release_id, pid)).check().out)
-
-
 def _parse_started(output: str) -> _Started:
     words = dict(line.partition(" ")[::2] for line in output.splitlines())
-    stat = words.get("stat", "").rpartition(")")[2].split()
-    return _Started(int(words["pid"]), int(stat[19]) if stat else None, words.get("previous", ""))
+    stats = parse_stats(output)
+    return _Started(int(words["pid"]), stats[0].start_ticks if stats else None, words.get("previous", ""))
 
 
 def _verified(
@@ -207,7 +202,7 @@ def _verified(
 def _watch(host: Host, layout: Layout, request: LaunchRequest, started: _Started) -> Iterator[Observation]:
     """Look at the new process until the deadline; it has to live all that time."""
     while (age_s := time.monotonic() - started.begin_s) < request.deadline_s:
-        seen = _observe(host, layout, request.release_id, started.pid)
+        seen = observe(host, layout, pid=started.pid, release_id=request.release_id)
         process = seen.process
         if (
             started.start_ticks is None
@@ -254,7 +249,8 @@ def _says_ready(host: Host, layout: Layout, request: LaunchRequest) -> bool:
 
 def _aborted(host: Host, layout: Layout, request: LaunchRequest, started: _Started, error: OpsError) -> OpsError:
     """Stop the process, move ``current`` back, and tell the error again with the ends of the logs."""
-    process = None if started.start_ticks is None else (started.pid, started.start_ticks)
+    ticks = started.start_ticks
+    process = None if ticks is None else ProcessId(pid=started.pid, start_ticks=ticks)
     logs = f"{layout.logs}/{request.launch_id}"
     try:
         script = abort_script(layout, request.launch_id, started.previous, process)

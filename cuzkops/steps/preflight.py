@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
 from cuzkops.errors import UsageError
 from cuzkops.records import KillRecord
-from cuzkops.remote.host import Script
-from cuzkops.remote.probes import MIN_BYTES, HostFacts, ProcessInfo, probe_host, probe_processes
+from cuzkops.remote.daemon import DaemonView, describe_process, find_daemon
+from cuzkops.remote.probes import MIN_BYTES, HostFacts, ProcessInfo, probe_host, probe_processes, probe_pythons
 from cuzkops.remote.run_files import read_record
-from cuzkops.remote.script import roots
+from cuzkops.remote.script import TOOLS
 from cuzkops.units import format_bytes
-from prover.protocol import DaemonRecord
+from prover.protocol import SOCKET_PATH_LIMIT_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,10 +22,8 @@ if TYPE_CHECKING:
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
 
-SOCKET_PATH_LIMIT_BYTES = 107  # sun_path takes 108 with its closing NUL
 UNPACKED_FACTOR = 3.5
 """Layers of interpreters and wheels unpack to about this much of their compressed size."""
-REQUIRED_TOOLS = ("tar", "gzip", "sha256sum", "setsid", "ln", "mv", "mkdir", "cat")
 MONITORS = frozenset(
     ("nvidia-persistenced", "nv-hostengine", "dcgm-exporter", "nvidia-smi", "nvtop", "nv-fabricmanager", "Xorg")
 )
@@ -56,27 +53,6 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class DaemonView:
-    """What run/daemon.json says, checked against the process that it names.
-
-    Args:
-        record: The file.
-        status: running: our daemon lives; foreign: an adopted process lives; gone: it ended; stale: the file is of
-            another boot, or its PID belongs to somebody else now.
-        process: The live process, or None.
-    """
-
-    record: DaemonRecord
-    status: Literal["running", "foreign", "gone", "stale"]
-    process: ProcessInfo | None
-
-    @property
-    def is_live(self) -> bool:
-        """Whether the recorded process still has a live thread."""
-        return self.process is not None
-
-
-@dataclass(frozen=True)
 class PreflightReport:
     """What ``preflight_host`` found. ``holders`` are the processes that stand in the way."""
 
@@ -84,32 +60,6 @@ class PreflightReport:
     findings: list[Finding]
     daemon: DaemonView | None
     holders: list[ProcessInfo]
-
-
-def find_daemon(host: Host, layout: Layout, *, kernel: dict[str, str] | None = None) -> DaemonView | None:
-    """Look for the daemon of this layout; None where none was ever recorded.
-
-    Raises:
-        UnreadableError: run/daemon.json is not such a record.
-    """
-    record = read_record(host, layout.daemon_json, DaemonRecord)
-    if record is None:
-        return None
-    found = probe_processes(host, pids=[record.pid], kernel=kernel)
-    process = found[0] if found else None
-    if process is None:
-        return DaemonView(record, "gone", None)
-    if process.start_ticks != record.start_ticks or record.boot_id != boot_id(host, kernel=kernel):
-        return DaemonView(record, "stale", None)
-    if process.n_live_threads == 0:
-        return DaemonView(record, "gone", None)
-    return DaemonView(record, "running" if record.api else "foreign", process)
-
-
-def boot_id(host: Host, *, kernel: dict[str, str] | None = None) -> str:
-    """Return the host's boot identity: PIDs and start times mean nothing across two of them."""
-    script = Script("read the boot id", 'cat "$PROC/sys/kernel/random/boot_id"', kernel or roots())
-    return host.run(script).check().out.strip()
 
 
 def preflight_host(
@@ -120,7 +70,7 @@ def preflight_host(
     needs_gpu: bool = True,
     kernel: dict[str, str] | None = None,
 ) -> PreflightReport:
-    """Look at a host before a deploy; changes nothing and raises nothing for what it finds.
+    """Look at a host before a deploy; leaves everything as it was and raises nothing for what it finds.
 
     Args:
         host: Where.
@@ -148,6 +98,15 @@ def preflight_host(
         findings += [_gpu_finding(process) for process in on_gpu]
         holders |= {process.pid: process for process in on_gpu}
     return PreflightReport(facts, findings, daemon, list(holders.values()))
+
+
+def with_python(host: Host, facts: HostFacts, manifest: Manifest) -> HostFacts:
+    """Add the interpreters that the artifact's launcher will try to what is known of the host."""
+    wanted = manifest.host_python
+    if wanted is None:
+        return facts
+    found = probe_pythons(host, [wanted.path, f"python{wanted.version}", "python3"])
+    return facts.model_copy(update={"pythons": facts.pythons | found})
 
 
 def preflight_manifest(facts: HostFacts, manifest: Manifest, n_bytes_to_ship: int) -> list[Finding]:
@@ -198,12 +157,6 @@ def raise_findings(findings: PreflightReport | Sequence[Finding]) -> None:
     else:
         message = f"{len(errors)} problems: " + "; ".join(f"({n}) {e.message}" for n, e in enumerate(errors, 1))
     raise UsageError(errors[0].code if len(errors) == 1 else "preflight", message, "; ".join(hints), {"findings": rows})
-
-
-def describe_process(process: ProcessInfo) -> str:
-    """Name a process in full: pid, executable, owner, start and size."""
-    started = datetime.fromtimestamp(process.started_unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    return f"{process.label}, started {started}, {format_bytes(process.footprint_bytes)}"
 
 
 def _row(finding: Finding) -> dict[str, object]:
@@ -287,7 +240,7 @@ def _folder_findings(facts: HostFacts) -> list[Finding]:
 
 
 def _socket_findings(layout: Layout) -> list[Finding]:
-    path = f"{layout.run}/api.sock"
+    path = layout.socket
     if len(path.encode()) <= SOCKET_PATH_LIMIT_BYTES:
         return []
     message = f"{path} is longer than a socket takes ({SOCKET_PATH_LIMIT_BYTES} bytes): a short path elsewhere is used"
@@ -333,7 +286,7 @@ def _python_findings(facts: HostFacts, manifest: Manifest) -> list[Finding]:
 
 
 def _tool_findings(facts: HostFacts) -> list[Finding]:
-    missing = [tool for tool in REQUIRED_TOOLS if tool not in facts.tools]
+    missing = [tool for tool in TOOLS if tool not in facts.tools]
     findings = []
     if missing:
         message = f"the host lacks {', '.join(missing)}"

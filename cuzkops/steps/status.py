@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cuzkops.errors import OpsError
+from cuzkops.errors import OpsError, UsageError
 from cuzkops.remote import lock
 from cuzkops.remote.ctl import ctl
+from cuzkops.remote.daemon import DaemonView, find_daemon
 from cuzkops.remote.host import Script
 from cuzkops.remote.procfs import Memory, parse_memory
 from cuzkops.remote.script import MEMORY, PRELUDE, roots
-from cuzkops.steps.preflight import DaemonView, find_daemon
 from prover.protocol import StatusAnswer
 
 if TYPE_CHECKING:
@@ -68,6 +68,28 @@ def status(host: Host, layout: Layout) -> StatusReport:
     first, _, memory = host.run(status_script(layout)).check().out.partition("\n")
     current = first.partition(" ")[2].rpartition("/")[2] or None
     return StatusReport(daemon, answer, problem, current, parse_memory(memory), lock.read(host, layout))
+
+
+def current_release(host: Host, layout: Layout) -> str:
+    """The release that was launched last.
+
+    Raises:
+        UsageError: None was; names those that are there.
+    """
+    script = Script(
+        "find the current release",
+        'readlink "$CURRENT"; cd "$RELEASES" 2>/dev/null && ls; exit 0',
+        {"CURRENT": layout.current, "RELEASES": layout.releases},
+    )
+    current, *found = host.run(script).check().out.splitlines() or [""]
+    if "/" in current:
+        return current.rpartition("/")[2]
+    releases = [name for name in [current, *found] if name]
+    raise UsageError(
+        "no-release",
+        f"nothing was launched here yet; releases on the host: {', '.join(releases) or 'none'}",
+        "name one with --release" if releases else "bring one with `cuzkops ship`, or run `cuzkops deploy`",
+    )
 
 
 def status_script(layout: Layout) -> Script:

@@ -13,7 +13,7 @@ from cuzkops.records import KillRecord
 from cuzkops.remote.blocks import read_blocks
 from cuzkops.remote.host import Script
 from cuzkops.remote.probes import MIN_BYTES
-from cuzkops.remote.procfs import parse_leftovers, parse_memory, parse_others, parse_threads
+from cuzkops.remote.procfs import is_same, live, parse_leftovers, parse_memory, parse_others, parse_threads
 from cuzkops.remote.run_files import read_record
 from cuzkops.remote.script import LEFTOVERS, MEMORY, PRELUDE, PROCESSES, roots
 from cuzkops.units import format_duration_s
@@ -68,13 +68,11 @@ class WaitRequest:
         need_bytes: What the next daemon needs; None: all that the old one held must be back.
         timeout_s: Longest wait.
         check: Do not wait: judge what is true now.
-        judge_last_kill: Whether run/kill.json counts; a caller that knows that nothing was killed says no.
     """
 
     need_bytes: int | None = None
     timeout_s: float = 1800
     check: bool = False
-    judge_last_kill: bool = True
 
 
 def wait_memory(
@@ -98,7 +96,7 @@ def wait_memory(
         TimeoutExpired: The memory is not back, or will not come back; code and details are those of the verdict.
         OpsError: The host stopped answering.
     """
-    record = read_record(host, layout.kill_json, KillRecord) if request.judge_last_kill else None
+    record = read_record(host, layout.kill_json, KillRecord)
     timeout_s = request.timeout_s
     if request.check:
         timeout_s = _CHECK_CALM_S if record is None else _CHECK_S
@@ -121,6 +119,11 @@ def wait_memory(
     if not verdict.released:
         raise _not_back(verdict, check=request.check)
     return verdict
+
+
+def plan_wait(host: Host, layout: Layout) -> list[Script]:
+    """What a wait runs on the host: one script, whose samples are judged here."""
+    return [samples_script(read_record(host, layout.kill_json, KillRecord))]
 
 
 def samples_script(record: KillRecord | None, kernel: dict[str, str] | None = None) -> Script:
@@ -149,20 +152,14 @@ def parse_sample(text: str, record: KillRecord | None) -> Sample:
     boot, _, rest = head.partition("\n")
     memory_text, *_ = rest.partition("\nprocess ")
     threads = parse_threads(rest)
-    live, zombies = [], []
-    for process in record.processes if record else ():
-        seen = threads.get(process.pid)
-        if seen is None or seen.leader.start_ticks != process.start_ticks:
-            continue  # gone, and perhaps its PID is somebody else's by now
-        if seen.live_states:
-            live.append(LiveProcess(process.pid, "".join(sorted(set(seen.live_states)))))
-        else:
-            zombies.append(process.pid)
+    recorded = record.processes if record else []
+    alive = live(threads, recorded)
+    zombies = [p.pid for p in recorded if p.pid not in alive and is_same(threads.get(p.pid), p)]
     others, names = parse_others(details)
     return Sample(
         boot_id=boot.removeprefix("boot ").strip(),
         memory=parse_memory(memory_text),
-        live=tuple(live),
+        live=tuple(LiveProcess(pid, states) for pid, states in alive.items()),
         zombies=tuple(zombies),
         leftovers=parse_leftovers(f"listing\n{details}") if has_details else None,
         others=others if has_details else None,

@@ -14,10 +14,10 @@ import pytest
 from stand_ins import holding
 
 from cuzkops.errors import OpsError, UsageError
+from cuzkops.remote.daemon import find_daemon
 from cuzkops.steps import adopt as adopt_step
 from cuzkops.steps.adopt import adopt
 from cuzkops.steps.kill import KillRequest, kill
-from cuzkops.steps.preflight import find_daemon
 from prover.protocol import DaemonRecord
 
 if TYPE_CHECKING:
@@ -40,12 +40,13 @@ def by_hand(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
 def test_the_record_names_process_executable_and_logs(
     host: LocalHost, layout: Layout, by_hand: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
-    record = adopt(host, layout, by_hand.pid, "cuzk")
+    record = adopt(host, layout, by_hand.pid)
     assert record == DaemonRecord.model_validate_json(Path(layout.daemon_json).read_bytes())
     assert (record.pid, record.name, record.api, record.state) == (by_hand.pid, layout.name, "", "ready")
     assert record.exe_sha256 == hashlib.sha256(Path(f"/proc/{by_hand.pid}/exe").read_bytes()).hexdigest()
     assert record.logs == [str(tmp_path / "my out"), str(tmp_path / "err")]
-    assert record.launch_id.startswith("adopted-cuzk-")
+    assert record.launch_id.startswith(f"adopted-{by_hand.pid}-")
+    assert not record.is_ours
     assert record.session_id == os.getsid(by_hand.pid)
     assert json.loads(Path(layout.audit).read_text())["action"] == "adopt"
 
@@ -81,9 +82,13 @@ def test_a_daemon_that_ended_is_replaced(host: LocalHost, layout: Layout, by_han
     assert adopt(host, layout, by_hand.pid).pid == by_hand.pid
 
 
-def test_pipes_are_no_logs(host: LocalHost, layout: Layout) -> None:
-    with holding(1) as process:
-        assert str(Path("/dev/null")) not in adopt(host, layout, process.pid).logs
+def test_pipes_and_devices_are_no_logs(host: LocalHost, layout: Layout) -> None:
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        try:
+            assert adopt(host, layout, process.pid).logs == []
+        finally:
+            process.kill()
 
 
 def test_no_such_process(host: LocalHost, layout: Layout) -> None:

@@ -165,8 +165,13 @@ def test_a_dry_kill_prints_its_scripts_and_kills_nothing(
 ) -> None:
     status, document, _ = run(capsys, "kill", *place, "--pid", str(sleeper.pid), "--dry-run")
     assert status == 0
-    assert [script["title"] for script in document["plan"] if script["changes"]] == ["send SIGTERM", "send SIGKILL"]
-    assert f"PROCESSES={sleeper.pid}:" in document["plan"][0]["script"]
+    kill_json = f"write {tmp_path}/remote/prover/run/kill.json"
+    assert [script["title"] for script in document["plan"] if script["changes"]] == [
+        *("take the lock", kill_json, "send SIGTERM", kill_json),
+        *("send SIGKILL (only if it lives on after the grace time)", "write the audit log", "release the lock"),
+    ]
+    signal = next(script for script in document["plan"] if script["title"] == "send SIGTERM")
+    assert f"PROCESSES={sleeper.pid}:" in signal["script"]
     assert sleeper.poll() is None
     assert not (tmp_path / "remote").exists()
 

@@ -253,7 +253,7 @@ def test_ctrl_c_while_the_new_daemon_starts_names_it_and_how_to_go_on(
         assert deploy.wait(30) == 130
     pid = re.search(r"pid (\d+)", last)
     assert pid, last
-    assert last.startswith("error: interrupted: ")
+    assert last.startswith(f"error: interrupted: pid {pid[1]} of launch ")
     assert Path(f"/proc/{pid[1]}/exe").exists()  # it goes on, as it was said
-    assert "`cuzkops kill` stops it" in last
+    assert "`cuzkops kill` stops it; go on with: cuzkops deploy local " in last
     assert not (tmp_path / "remote dir" / "lock").exists()

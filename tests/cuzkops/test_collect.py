@@ -149,12 +149,12 @@ def test_a_host_writes_nowhere_but_to_its_logs(tmp_path: Path, layout: Layout, c
 
 
 def test_what_was_noted_under_a_strange_name_is_not_followed(tmp_path: Path, layout: Layout, copies: Path) -> None:
-    (tmp_path / "victim").write_bytes(b"mine\n")
+    (tmp_path / "victim").write_bytes(b"mine")
     copies.mkdir()
     (copies / ".collected.json").write_text('{"../victim": 1}')
     with Hostile("r.log") as host:
         collect(host, layout, copies)
-    assert (tmp_path / "victim").read_bytes() == b"mine\n"
+    assert (tmp_path / "victim").read_bytes() == b"mine"
 
 
 @pytest.mark.parametrize("launch_id", ["../../x", "a/b", "..", ".hidden", "x" * 200])

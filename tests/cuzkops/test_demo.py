@@ -97,7 +97,7 @@ def test_an_interruption_leaves_nothing_running(moment: str, tmp_path: Path) -> 
     os.kill(demo.pid, signal.SIGINT)
     _, err = demo.communicate(timeout=200)
     assert demo.returncode == 130, err
-    assert "error: interrupted: " in err
+    assert "error: interrupted: the demo's daemon and host were stopped\n" in err
     assert "Traceback" not in err
     assert processes_of(folder) == []
 

@@ -16,8 +16,9 @@ import pytest
 from stand_ins import MIB, frozen_writer, holding, leader_zombie, running
 
 from cuzkops.errors import OpsError, UsageError
-from cuzkops.records import KillRecord
+from cuzkops.records import KillRecord, ProcessId
 from cuzkops.remote.baseline import take_baseline
+from cuzkops.remote.killing import signal_script
 from cuzkops.remote.probes import probe_processes
 from cuzkops.remote.process_table import ProcessTable, parse_process_table, read_process_table
 from cuzkops.steps import kill as kill_step
@@ -27,6 +28,7 @@ from prover.protocol import DaemonRecord
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cuzkops.remote.host import Script
     from cuzkops.remote.layout import Layout
     from cuzkops.remote.local import LocalHost
 
@@ -121,11 +123,11 @@ def test_a_reused_pid_is_refused(host: LocalHost, layout: Layout) -> None:
 def test_a_signal_never_reaches_a_process_that_started_later(host: LocalHost) -> None:
     with holding(1) as process:
         info = inspect_pid(host, process.pid)
-        right = kill_step.ProcessId(pid=info.pid, start_ticks=info.start_ticks)
-        wrong = kill_step.ProcessId(pid=info.pid, start_ticks=info.start_ticks + 1)
-        assert f"gone {info.pid}" in host.run(kill_step.signal_script([wrong], "KILL")).out
+        right = ProcessId(pid=info.pid, start_ticks=info.start_ticks)
+        wrong = ProcessId(pid=info.pid, start_ticks=info.start_ticks + 1)
+        assert f"gone {info.pid}" in host.run(signal_script([wrong], "KILL")).out
         assert process.poll() is None
-        assert f"sent {info.pid}" in host.run(kill_step.signal_script([right], "KILL")).out
+        assert f"sent {info.pid}" in host.run(signal_script([right], "KILL")).out
         assert process.wait() == -signal.SIGKILL
 
 
@@ -198,7 +200,8 @@ def test_a_leader_that_ended_before_its_threads_is_not_gone(host: LocalHost, lay
 def test_an_interrupted_kill_keeps_its_baseline(host: LocalHost, layout: Layout) -> None:
     with holding(100, "stubborn") as process:
         before = take_baseline(host, layout.name, [process.pid])
-        earlier = before.model_copy(update={"available_bytes": 4711, "footprint_bytes": 815})
+        told = {"available_bytes": 4711, "footprint_bytes": 815, "signalled_uptime_s": before.uptime_s}
+        earlier = before.model_copy(update=told)
         Path(layout.run).mkdir(parents=True)
         Path(layout.kill_json).write_text(earlier.model_dump_json(by_alias=True))
         result = kill(host, layout, KillRequest(grace_s=0.5))  # no pid: the unfinished one is found in kill.json
@@ -206,7 +209,16 @@ def test_an_interrupted_kill_keeps_its_baseline(host: LocalHost, layout: Layout)
         assert process.wait() == -signal.SIGKILL
     record = kill_json(layout)
     assert (record.available_bytes, record.footprint_bytes) == (4711, 815)
-    assert record.signalled_uptime_s is not None
+    assert record.signalled_uptime_s == before.uptime_s
+
+
+def test_a_kill_that_was_interrupted_before_it_told_anybody_begins_anew(host: LocalHost, layout: Layout) -> None:
+    with holding(100) as process:
+        earlier = take_baseline(host, layout.name, [process.pid]).model_copy(update={"footprint_bytes": 815})
+        Path(layout.run).mkdir(parents=True)
+        Path(layout.kill_json).write_text(earlier.model_dump_json(by_alias=True))
+        assert kill(host, layout, KillRequest()).how == "terminated"
+    assert kill_json(layout).footprint_bytes > 815
 
 
 def test_a_baseline_of_a_finished_kill_is_replaced(host: LocalHost, layout: Layout) -> None:
@@ -234,12 +246,18 @@ def test_the_baseline_is_there_before_the_first_signal(host: LocalHost, layout: 
 def test_our_daemon_is_drained_by_its_own_release(host: LocalHost, layout: Layout) -> None:
     release = Path(layout.release("r1"))
     release.mkdir(parents=True)
-    (release / "prover").write_text(f'#!/bin/sh\necho "$@" >{str(release / "asked")!r}\n')
-    (release / "prover").chmod(0o755)
     with holding(20, new_session=True) as process:
+        asked, answer = str(release / "asked"), '{"state": "draining", "n_jobs_left": 0, "time_left_s": 9}'
+        body = f"#!/bin/sh\necho \"$@\" >{asked!r}\nkill -INT {process.pid}\necho '{answer}'\n"
+        (release / "prover").write_text(body)
+        (release / "prover").chmod(0o755)
         write_daemon(layout, process.pid, api=f"{layout.run}/api.sock", release_id="r1")
         result = kill(host, layout, KillRequest())
+        assert process.wait() == -signal.SIGINT, "no signal of ours"
     assert result.how == "drained"
+    assert result.record == kill_json(layout)
+    assert result.record.signalled_uptime_s is not None
+    assert result.record.uptime_s < result.record.signalled_uptime_s < result.record.uptime_s + 60
     assert (release / "asked").read_text() == f"ctl drain --json --home {layout.home}\n"
 
 
@@ -281,8 +299,9 @@ def test_without_permission_it_is_said_and_nothing_is_touched(
     host: LocalHost, layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with holding(1) as process:
-        read = kill_step.read_process_table
-        monkeypatch.setattr(kill_step, "read_process_table", lambda host: _as_user(read(host), os.getuid() + 4711))
+        monkeypatch.setattr(
+            kill_step, "read_process_table", lambda host: _as_user(read_process_table(host), os.getuid() + 4711)
+        )
         with pytest.raises(UsageError) as refused:
             kill(host, layout, KillRequest(pid=process.pid))
         assert refused.value.code == "kill-permission"
@@ -297,7 +316,7 @@ def _as_user(table: ProcessTable, uid: int) -> ProcessTable:
 def test_a_signal_that_the_kernel_denies_is_an_error(host: LocalHost) -> None:
     with holding(1) as process:
         info = inspect_pid(host, process.pid)
-        script = kill_step.signal_script([kill_step.ProcessId(pid=info.pid, start_ticks=info.start_ticks)], "TERM")
+        script = signal_script([ProcessId(pid=info.pid, start_ticks=info.start_ticks)], "TERM")
         done = subprocess.run(
             ["/bin/sh", "-s"], input=script.text, text=True, capture_output=True, user=65534, check=True
         )
@@ -331,12 +350,13 @@ def test_a_table_without_its_head_is_refused() -> None:
 
 def test_a_denied_signal_raises(host: LocalHost, layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
     with holding(1) as process:
-        script = kill_step.signal_script
-        monkeypatch.setattr(kill_step, "signal_script", lambda processes, name: _denying(script(processes, name)))
+        monkeypatch.setattr(
+            kill_step, "signal_script", lambda processes, name: _denying(signal_script(processes, name))
+        )
         with pytest.raises(OpsError) as denied:
             kill(host, layout, KillRequest(pid=process.pid))
         assert denied.value.code == "kill-permission"
 
 
-def _denying(script: kill_step.Script) -> kill_step.Script:
+def _denying(script: Script) -> Script:
     return replace(script, body="kill() { return 1; }\n" + script.body)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuzkops.errors import OpsError, TimeoutExpired
+from cuzkops.records import ProcessId
 from cuzkops.remote.launching import abort_script, start_script
+from cuzkops.remote.procfs import parse_stats
 from cuzkops.steps.launch import LaunchRequest, LaunchResult, launch, read_release
 from cuzkops.steps.ship import ShipRequest, ship
 from prover.protocol import DaemonState
@@ -50,7 +52,13 @@ def start(
     artifact = make_artifact()
     n_launches = 0
 
-    def start(via: Host = host, deadline_s: float = 20, readiness_s: float = 0.3, **small: object) -> LaunchResult:
+    def start(
+        via: Host = host,
+        deadline_s: float = 20,
+        readiness_s: float = 0.3,
+        if_interrupted: Callable[[str], None] = lambda _: None,
+        **small: object,
+    ) -> LaunchResult:
         nonlocal n_launches
         n_launches += 1
         config = make_config(**small)
@@ -58,7 +66,7 @@ def start(
         request = LaunchRequest(
             shipped.release_id, f"launch-{n_launches}", artifact.manifest, config.sha256, readiness_s, deadline_s
         )
-        return launch(via, layout, request)
+        return launch(via, layout, request, if_interrupted=if_interrupted)
 
     yield start
     record = Path(layout.daemon_json)
@@ -175,14 +183,25 @@ def test_an_interrupted_launch_names_what_goes_on(host: Host, layout: Layout, st
                 raise KeyboardInterrupt
             return host.run(script, timeout_s=timeout_s)
 
-    with pytest.raises(
-        KeyboardInterrupt, match=r"pid \d+ of launch launch-1 goes on starting on local: `cuzkops status`"
-    ):
-        start(via=Interrupting())
+    told: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        start(via=Interrupting(), if_interrupted=told.append)
     deadline = time.monotonic() + 10
     while not Path(layout.daemon_json).exists() and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert alive(json.loads(Path(layout.daemon_json).read_text())["pid"])
+    pid = json.loads(Path(layout.daemon_json).read_text())["pid"]
+    assert alive(pid)
+    how = "`cuzkops status` shows it, `cuzkops kill` stops it"
+    assert told == [
+        f"the new daemon may have been started on local: {how}",
+        f"pid {pid} of launch launch-1 goes on starting on local: {how}",
+    ]
+
+
+def test_after_a_launch_an_interruption_says_what_runs(start: Launch) -> None:
+    told: list[str] = []
+    result = start(if_interrupted=told.append)
+    assert told[-1].startswith(f"pid {result.daemon.pid} runs release {result.daemon.release_id} on local: ")
 
 
 def run_in(shell: list[str], script: Script, path: str) -> str:
@@ -210,15 +229,17 @@ def test_every_shell_starts_a_process_that_lives_on(
         pytest.skip(f"no {shell[0]} here")
     path = tools(tmp_path / "bin", setsid)
     out = run_in(shell, start_script(layout, release, "one"), path)
-    words = dict(line.partition(" ")[::2] for line in out.splitlines())
-    pid, ticks = int(words["pid"]), int(words["stat"].rpartition(")")[2].split()[19])
+    (started,) = parse_stats(out)
+    pid, ticks = started.pid, started.start_ticks
+    assert f"\npid {pid}\n" in out
     assert alive(pid)
     assert current(layout) == f"releases/{release}"
     if setsid != "none":
         assert os.getsid(pid) == pid
-    assert run_in(shell, abort_script(layout, "one", "releases/older", (pid, ticks + 1)), path).startswith("ended\n")
+    other, same = (ProcessId(pid=pid, start_ticks=start_ticks) for start_ticks in (ticks + 1, ticks))
+    assert run_in(shell, abort_script(layout, "one", "releases/older", other), path).startswith("ended\n")
     assert alive(pid)  # another start time is another process
-    assert run_in(shell, abort_script(layout, "one", "releases/older", (pid, ticks)), path).startswith("stopped\n")
+    assert run_in(shell, abort_script(layout, "one", "releases/older", same), path).startswith("stopped\n")
     assert not alive(pid)
     assert current(layout) == "releases/older"
 

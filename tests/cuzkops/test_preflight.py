@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 from stand_ins import MIB, holding, recorded_kernel, running
@@ -13,19 +13,22 @@ from test_kill import write_daemon
 from cuzkops.errors import UnreadableError, UsageError
 from cuzkops.records import HostPython, Layer, Manifest
 from cuzkops.remote.baseline import take_baseline
+from cuzkops.remote.daemon import find_daemon
 from cuzkops.remote.layout import Layout
 from cuzkops.remote.probes import HostFacts, probe_host, probe_processes
 from cuzkops.remote.run_files import write_record
+from cuzkops.remote.script import TOOLS
 from cuzkops.steps.preflight import (
     Finding,
     PreflightReport,
-    find_daemon,
     preflight_host,
     preflight_manifest,
     raise_findings,
+    with_python,
 )
 
 if TYPE_CHECKING:
+    from cuzkops.remote.host import Completed, Script
     from cuzkops.remote.local import LocalHost
 
 
@@ -84,6 +87,7 @@ def test_a_daemon_that_ended_is_gone_even_as_a_zombie(host: LocalHost, layout: L
             assert view is not None
             if not view.is_live:
                 break
+        assert view is not None
         assert view.status == "gone"
     view = find_daemon(host, layout)
     assert view is not None
@@ -98,6 +102,31 @@ def test_a_reused_pid_or_another_boot_is_stale(host: LocalHost, layout: Layout) 
             view = find_daemon(host, layout)
             assert view is not None
             assert (view.status, view.process) == ("stale", None)
+
+
+@pytest.mark.parametrize("text", ["compact", "spread"])
+def test_record_and_process_are_read_with_one_script(host: LocalHost, layout: Layout, text: str) -> None:
+    class Counting:
+        target = host.target
+        titles: ClassVar[list[str]] = []
+
+        def run(self, script: Script, *, timeout_s: float = 60) -> Completed:
+            self.titles.append(script.title)
+            return host.run(script, timeout_s=timeout_s)
+
+    with holding(5) as process:
+        record = write_daemon(layout, process.pid, logs=['/a"pid":1,', "/record\nend-of-record\n"])
+        if text == "spread":
+            Path(layout.daemon_json).write_text(
+                record.model_dump_json(by_alias=True, indent=2).replace('\n  "pid":', '\n  "pid" :\t')
+            )
+        Counting.titles.clear()
+        view = find_daemon(Counting(), layout)  # type: ignore[arg-type] # one method does
+        assert view is not None
+        assert (view.record, view.status) == (record, "foreign")
+        assert view.process is not None
+        assert view.process.pid == process.pid
+        assert Counting.titles == ["look at the daemon"]
 
 
 def test_a_daemon_json_that_is_no_record_is_unreadable(host: LocalHost, layout: Layout) -> None:
@@ -226,6 +255,7 @@ def test_a_fitting_artifact_has_no_finding(facts: HostFacts) -> None:
             "/usr/bin/python3 3.11.2",
         ),
         ({"tools": frozenset({"cat", "timeout"})}, {}, "tools", "tar, gzip"),
+        ({"tools": frozenset({*TOOLS, "timeout"} - {"df"})}, {}, "tools", "the host lacks df"),
         ({"disk_free_bytes": 3400}, {}, "disk-full", "3.5 times is assumed"),
     ],
 )
@@ -246,6 +276,24 @@ def test_the_right_python_on_the_host_is_enough(facts: HostFacts) -> None:
     assert preflight_manifest(facts, manifest(runtime="host-python", host_python=wanted), 0) == []
 
 
+def test_the_interpreter_that_the_build_recorded_is_asked_for(
+    host: LocalHost, facts: HostFacts, tmp_path: Path
+) -> None:
+    python = tmp_path / "my python"
+    python.symlink_to(sys.executable)
+    version = ".".join(map(str, sys.version_info[:2]))
+    fitting = manifest(runtime="host-python", host_python=HostPython(version=version, path=str(python)))
+    bare = facts.model_copy(update={"pythons": {}})
+    assert codes(preflight_manifest(bare, fitting, 0)) == ["host-python"]
+    found = with_python(host, bare, fitting)
+    assert found.pythons[str(python)].startswith(f"{version}.")
+    assert preflight_manifest(found, fitting, 0) == []
+    missing = HostPython(version="3.99", path="/no/python3.99")
+    missing_too = manifest(runtime="host-python", host_python=missing)
+    assert codes(preflight_manifest(with_python(host, bare, missing_too), missing_too, 0)) == ["host-python"]
+    assert with_python(host, bare, manifest()) == bare
+
+
 def test_all_errors_come_in_one_message(facts: HostFacts) -> None:
     bad = facts.model_copy(update={"machine": "aarch64", "libc_version": "2.28", "disk_free_bytes": 0})
     with pytest.raises(UsageError) as refused:
@@ -253,6 +301,12 @@ def test_all_errors_come_in_one_message(facts: HostFacts) -> None:
     assert refused.value.code == "preflight"
     for part in ("3 problems", "aarch64", "2.28", "to ship"):
         assert part in refused.value.message
+
+
+def test_setsid_and_grep_are_not_needed(facts: HostFacts) -> None:
+    """launch and the looks have a way without them."""
+    assert preflight_manifest(facts.model_copy(update={"tools": frozenset({*TOOLS, "timeout"})}), manifest(), 0) == []
+    assert not {"setsid", "grep"} & set(TOOLS)
 
 
 def test_warnings_alone_refuse_nothing(facts: HostFacts) -> None:

@@ -55,7 +55,10 @@ def test_sizes_are_written(n_bytes: int, text: str) -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0, "0.00 us"),
+        (0.0, "0.00 us"),
+        (0, "0 s"),
+        (5, "5 s"),
+        (60, "1 min 00 s"),
         (0.0000123, "12.3 us"),
         (0.00321, "3.21 ms"),
         (0.9999, "1.00 s"),

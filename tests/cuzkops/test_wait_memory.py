@@ -113,11 +113,6 @@ def test_a_need_without_a_kill_takes_a_calm_window(host: LocalHost, layout: Layo
     assert verdict.seconds >= 4.9
 
 
-def test_the_last_kill_does_not_count_when_the_caller_says_so(host: LocalHost, layout: Layout) -> None:
-    killed(host, layout, 10)
-    assert wait_memory(host, layout, WaitRequest(judge_last_kill=False)).code == "nothing-killed"
-
-
 def test_a_need_that_is_too_large_names_what_is_missing(host: LocalHost, layout: Layout) -> None:
     with pytest.raises(TimeoutExpired) as expired:
         wait_memory(host, layout, WaitRequest(need_bytes=1 << 50, timeout_s=1))

@@ -15,6 +15,7 @@ import pytest
 
 from cuzkops.configuration import DeployConfig, load_configuration
 from cuzkops.errors import OpsError, UsageError
+from cuzkops.remote.ctl import ctl
 from cuzkops.remote.layout import Layout
 from cuzkops.remote.lock import this_process
 from cuzkops.state import new_run_id
@@ -26,6 +27,7 @@ from cuzkops.steps.load import ProveRequest, prove
 from cuzkops.steps.ship import ShipRequest, ship
 from cuzkops.steps.status import status
 from cuzkops.timing.parse import LogEvent, parse_file
+from prover.protocol import JobAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -127,6 +129,27 @@ def test_deploy_prove_deploy_again_and_read_the_log(
     events = [record for record in parse_file(collected.files[0].path) if isinstance(record, LogEvent)]
     assert [event.event for event in events if event.family == "JOB"].count("done") == 2
     assert events[-1].event == "stopped"
+
+
+def test_a_long_job_outlives_an_interrupted_kill_and_a_deploy(
+    ssh_host: Host, layout: Layout, run: Callable[[DeployConfig], DeployResult], tmp_path: Path
+) -> None:
+    first = run(config(layout)).launched.daemon
+    witnesses = ["--witness-path", str(GROTH16 / "cube500" / "witness.wtns")] * 32
+    job = ctl(ssh_host, layout, JobAnswer, "submit", "--circuit", "cube500", *witnesses, "--key", "long")
+
+    def interrupt(text: str) -> None:
+        if text.startswith("waiting up to"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        kill(ssh_host, layout, KillRequest(), interrupt)
+    assert not ctl(ssh_host, layout, JobAnswer, "job", job.id).state.is_final, "a longer job is needed here"
+    second = run(config(layout, "600MiB"))
+    assert second.killed.how == "drained"
+    collected = collect(ssh_host, layout, tmp_path / "logs", launch_id=first.launch_id)
+    events = [record for record in parse_file(collected.files[0].path) if isinstance(record, LogEvent)]
+    assert [event.event for event in events if event.family == "JOB"] == ["accepted", "started", "done"]
 
 
 def test_a_broken_configuration_keeps_the_old_daemon(

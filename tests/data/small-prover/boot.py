@@ -1,8 +1,9 @@
 """A daemon that does nothing but what every prover does for its operator, honestly: for tests of the tool alone.
 
-It reads its configuration, locks its home, writes daemon.json about itself, logs, answers `ctl`, and ends on SIGTERM.
-The table `[small]` of the configuration makes it misbehave in one way: `crash`, `exit`, `never-ready`, `wrong-config`.
-Jobs are files in state/jobs: the daemon finishes each unless its circuit is `stuck`. Nothing is proved.
+It reads its configuration, locks its home, writes daemon.json about itself, logs, answers `ctl`, drains on SIGTERM, and
+ends at once on a second one, which loses its jobs. The table `[small]` of the configuration makes it misbehave in one
+way: `crash`, `exit`, `never-ready`, `wrong-config`. Jobs are files in state/jobs: the daemon finishes each at once,
+but one of circuit `stuck` never, and of circuit `slow` only as many as state/go says. Nothing is proved.
 """
 
 from __future__ import annotations
@@ -34,12 +35,29 @@ def write(path: Path, document: object) -> None:
     temporary.replace(path)
 
 
+def begin_drain(home: Path, config: dict[str, Any]) -> float:
+    """Settle when the drain ends, once; returns that time."""
+    path = home / "run" / "drain"
+    if not path.exists():
+        write(path, time.time() + config["daemon"].get("drain_timeout_s", 600))
+    return float(path.read_text())
+
+
+def read_jobs(home: Path) -> list[tuple[Path, dict[str, Any]]]:
+    return [(path, json.loads(path.read_text())) for path in (home / "state" / "jobs").glob("*.json")]
+
+
+def n_queued(home: Path) -> int:
+    return sum(job["state"] == "queued" for _, job in read_jobs(home))
+
+
 class Daemon:
     def __init__(self, options: argparse.Namespace, config: dict[str, Any]) -> None:
         self.options, self.config = options, config
         self.home = Path(options.remote_dir) / config["daemon"]["name"]
         self.misbehave = config.get("small", {}).get("mode", "")
         self.log = self.home / "logs" / f"{options.launch_id}.log"
+        self.n_signals = 0
 
     def say(self, line: str) -> None:
         with self.log.open("a") as file:
@@ -70,7 +88,9 @@ class Daemon:
         (self.home / "state" / "jobs").mkdir(parents=True, exist_ok=True)
         lock = os.open(self.home / "run" / "daemon.lock", os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        drain = self.home / "run" / "drain"
+        drain.unlink(missing_ok=True)
+        signal.signal(signal.SIGTERM, self.stop)
         record = self.home / "run" / "daemon.json"
         write(record, self.record("starting"))
         self.say(f"HEADER run={self.options.launch_id} t_ns={time.monotonic_ns()} event=run schema=1")
@@ -88,20 +108,43 @@ class Daemon:
             write(record, self.record("ready"))
             self.say(f"DAEMON run={self.options.launch_id} t_ns={time.monotonic_ns()} event=ready pid={os.getpid()}")
         try:
-            while True:
+            while not drain.exists() or n_queued(self.home):
+                if drain.exists() and time.time() > begin_drain(self.home, self.config):
+                    self.lose_jobs()
+                    return 1
                 self.finish_jobs()
                 time.sleep(0.02)
+            return 0
         finally:
+            drain.unlink(missing_ok=True)
             record.unlink()
 
+    def stop(self, *_: object) -> None:
+        self.n_signals += 1
+        if self.n_signals > 1:
+            self.lose_jobs()
+            sys.exit(128 + signal.SIGTERM)
+        begin_drain(self.home, self.config)
+
+    def lose_jobs(self) -> None:
+        for path, job in read_jobs(self.home):
+            if job["state"] == "queued":
+                write(path, job | {"state": "failed"})
+
     def finish_jobs(self) -> None:
-        for path in (self.home / "state" / "jobs").glob("*.json"):
-            job = json.loads(path.read_text())
-            if job["state"] == "queued" and job["circuit"] != "stuck":
+        for path, job in read_jobs(self.home):
+            if job["state"] == "queued" and self.may_finish(job["circuit"]):
                 job |= {"state": "done", "n_partitions_done": 1, "finished_unix_ns": time.time_ns()}
                 job["proofs"] = [{"proof": {"small": job["witness"]}, "public": ["1"]}]
                 write(path, job)
                 self.say(f"JOB run={self.options.launch_id} job={job['id']} t_ns={time.monotonic_ns()} event=done")
+
+    def may_finish(self, circuit: str) -> bool:
+        go = self.home / "state" / "go"
+        if circuit == "slow":
+            n_done = sum(job["state"] == "done" for _, job in read_jobs(self.home))
+            return go.exists() and n_done < int(go.read_text() or 0)
+        return circuit != "stuck"
 
 
 def check(options: argparse.Namespace, config: dict[str, Any]) -> int:
@@ -140,8 +183,9 @@ def ctl(options: argparse.Namespace) -> dict[str, Any]:
     if options.verb == "submit":
         return submit(options, jobs)
     if options.verb == "drain":
-        os.kill(record["pid"], signal.SIGTERM)
-        return {"state": "draining", "n_jobs_left": 0}
+        config = tomllib.loads((home / "releases" / record["release_id"] / "config.toml").read_text())
+        time_left_s = max(0.0, begin_drain(home, config) - time.time())
+        return {"state": "draining", "n_jobs_left": n_queued(home), "time_left_s": time_left_s}
     job: dict[str, Any] = json.loads((jobs / f"{options.id}.json").read_text())
     if options.verb == "cancel":
         job["state"] = "cancelled"
