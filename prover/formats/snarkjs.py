@@ -23,7 +23,14 @@ G2Point = tuple[tuple[int, int], tuple[int, int]] | None
 
 CURVE = "bls12381"
 PROTOCOL = "groth16"
-MAX_DOCUMENT_BYTES = 256 * 2**20  # a verification key of a million public values fits
+MAX_DOCUMENT_BYTES = 48 * 2**20  # a verification key of 150,000 public values fits
+
+# What costs seconds to parse in a document of many megabytes, and what no document of this kind has.
+_LARGE_BYTES = 2**20
+_MAX_STRINGS = 3_000_000
+_MAX_OBJECTS = 16
+_MIN_LIST_BYTES = 12  # ["0","1","0"] is the shortest point
+_BARE_VALUE = re.compile(rb"[\[,]\s*[^\s\"\[\]]")
 
 CURVE_NAMES = {"bls12381", "bls12-381", "bls12_381"}
 _DECIMAL = re.compile(r"(?:0|[1-9][0-9]{0,119})\Z", re.ASCII)
@@ -69,10 +76,25 @@ def load_document(path: Path) -> Any:
         raise InputError("json-unreadable", f"{path} cannot be read: {error.strerror}") from None
     if len(raw) > MAX_DOCUMENT_BYTES:
         raise InputError("json-too-large", f"{path} has more than {MAX_DOCUMENT_BYTES} bytes: it is no such document")
+    if len(raw) > _LARGE_BYTES:
+        _check_density(raw, path)
     try:
         return json.loads(raw)
     except (ValueError, RecursionError) as error:
         raise InputError("json-malformed", f"{path} is not JSON: {error}") from None
+
+
+def _check_density(raw: bytes, path: Path) -> None:
+    """Refuse a large file that is no list of strings or of points, before a parser spends seconds on it."""
+    too_many = raw.count(b"{") > _MAX_OBJECTS or raw.count(b'"') > 2 * _MAX_STRINGS
+    if too_many or raw.count(b"[") * _MIN_LIST_BYTES > len(raw):
+        what = f"expected one object, points, and at most {_MAX_STRINGS} strings, found more"
+    elif bare := _BARE_VALUE.search(raw):
+        at = bare.end() - 1
+        what = f"at byte {at}: expected a string or a list, found {raw[at : at + 20]!r}"
+    else:
+        return
+    raise InputError("json-malformed", f"{path} is no proof, verification key or list of public values: {what}")
 
 
 def dump_document(document: Any) -> str:

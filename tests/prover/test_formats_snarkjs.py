@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -148,3 +149,41 @@ def test_files_that_are_no_documents_are_refused(tmp_path: Path) -> None:
         load_document(tmp_path / "missing.json")
     with pytest.raises(InputError, match="cannot be read: Is a directory"):
         load_document(tmp_path)
+
+
+LARGE = 48 * 2**20 - 16
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'["1"' + b',"1"' * (LARGE // 4 - 1),
+        b"[" * LARGE,
+        b'{"a":' * (LARGE // 5),
+        b"[" + b"1," * (LARGE // 2),
+        b"[" + b"{}," * (LARGE // 3),
+        b"[" + b"[]," * (LARGE // 3),
+        b"[" + b"1" * LARGE + b"]",
+        b" " * LARGE,
+        b"\0" * (64 * 2**20),
+    ],
+    ids=["strings", "nested lists", "nested objects", "numbers", "objects", "lists", "digits", "spaces", "zeros"],
+)
+def test_large_files_that_are_none_are_refused_within_a_second(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "x.json").write_bytes(data)
+    start_s = time.process_time()
+    with pytest.raises(InputError, match=r"x\.json (is|has)"):
+        load_document(tmp_path / "x.json")
+    assert time.process_time() - start_s < 1
+
+
+def test_large_documents_are_read(tmp_path: Path) -> None:
+    public = [str(R - 1 - i) for i in range(20_000)]
+    (tmp_path / "public.json").write_text(dump_document(public))
+    assert (tmp_path / "public.json").stat().st_size > 2**20
+    assert read_public(load_document(tmp_path / "public.json"), "public") == [R - 1 - i for i in range(20_000)]
+    vkey = document("mul60", "verification_key.json")
+    vkey["IC"] *= 5000
+    vkey["nPublic"] = len(vkey["IC"]) - 1
+    (tmp_path / "vkey.json").write_text(dump_document(vkey))
+    assert read_verification_key(load_document(tmp_path / "vkey.json"), "vkey").n_public == 9999
