@@ -11,6 +11,7 @@ import io
 import os
 import stat
 import struct
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NoReturn, Self
@@ -20,6 +21,7 @@ import numpy as np
 from prover.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
     from numpy.typing import NDArray
@@ -60,8 +62,9 @@ class Container:
         self.name = name or (str(source) if isinstance(source, Path) else f"the {magic} data")
         self._file = self._open(source)
         try:
-            self.n_bytes = self._file.seek(0, os.SEEK_END)
-            self._sections = self._index(version)
+            with self._readable():
+                self.n_bytes = self._file.seek(0, os.SEEK_END)
+                self._sections = self._index(version)
         except BaseException:
             self._file.close()
             raise
@@ -98,13 +101,15 @@ class Container:
 
     def sha256(self) -> str:
         """Digest of the whole file, lower-case hex."""
-        self._file.seek(0)
-        return hashlib.file_digest(self._file, "sha256").hexdigest()  # type: ignore[arg-type] # it is open and binary
+        with self._readable():
+            self._file.seek(0)
+            return hashlib.file_digest(self._file, "sha256").hexdigest()  # type: ignore[arg-type] # it is open and binary
 
     def read_bytes(self, section: Section, offset: int, n_bytes: int) -> bytes:
         """Read a small part of a section; the caller knows that it lies inside."""
-        self._file.seek(section.offset + offset)
-        return self._exactly(n_bytes, self._file.read(n_bytes))
+        with self._readable():
+            self._file.seek(section.offset + offset)
+            return self._exactly(n_bytes, self._file.read(n_bytes))
 
     def read_limbs(self, section: Section, width: int) -> NDArray[np.uint64]:
         """Read a whole section of (n, width) little-endian 64-bit limbs; its length was checked."""
@@ -131,6 +136,14 @@ class Container:
                 self.fail(f"it became shorter while it was read: byte {section.offset + offset + done} is gone")
             done += count
 
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """A disk that fails, and files of /proc that are none, answer with an error instead of bytes."""
+        try:
+            yield
+        except OSError as error:
+            self.fail(f"it cannot be read: {error.strerror}", "unreadable")
+
     def _exactly(self, n_bytes: int, data: bytes) -> bytes:
         if len(data) != n_bytes:
             self.fail(f"it ends too early: {n_bytes} bytes were expected and {len(data)} are there")
@@ -145,6 +158,8 @@ class Container:
             return source.open("rb")
         except OSError as error:
             self.fail(f"it cannot be read: {error.strerror}", "unreadable")
+        except ValueError:  # a NUL, or half of a surrogate pair
+            self.fail("no file can have this name", "unreadable")
 
     def _index(self, version: int) -> dict[int, Section]:
         self._file.seek(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +16,6 @@ from prover.formats.wtns import read_witness
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from groth16_files import Sections
 
@@ -122,6 +122,8 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         (tmp_path / "missing.wtns", "cannot be read: No such file"),
         (tmp_path, "not a regular file"),
         (tmp_path / "pipe", "not a regular file"),
+        (Path("/proc/self/mem"), "cannot be read: "),
+        (tmp_path / "a\0b", "no file can have this name"),
     ):
         with pytest.raises(InputError, match=match) as caught:
             read_witness(path)
