@@ -160,6 +160,7 @@ class TimelineWriter:
     def __init__(self, fd: int, run: str) -> None:
         self._fd = fd
         self._run = word(run)
+        self._cut = False  # the last line lacks its end: what follows must not become a part of it
         self._lock = threading.Lock()
 
     def write(self, family: str, event: str, common: Mapping[str, Value] | None = None, **values: Value) -> int:
@@ -181,7 +182,9 @@ class TimelineWriter:
         with self._lock:  # t_ns is taken inside, so that the file's order is the order of time
             t_ns = time.monotonic_ns()
             line = format_line(Event(family, event, {"run": self._run, **(common or {}), "t_ns": t_ns}, values)) + "\n"
-            data = line.encode("ascii")
-            if os.write(self._fd, data) != len(data):
+            data = (b"\n" if self._cut else b"") + line.encode("ascii")
+            n_written = os.write(self._fd, data)
+            self._cut = n_written != len(data)
+            if self._cut:
                 raise OSError(f"timing log: a line of {len(data)} bytes was cut")
         return t_ns

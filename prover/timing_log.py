@@ -46,10 +46,13 @@ class TimingLog:
         try:
             return self._writer.write(family, event, common, **values)
         except OSError as error:
-            self.lines_lost += 1
-            if self.lines_lost == 1:
-                logger.warning("the timing log %s loses lines: %s", self.path, error)
+            self._lose(error)
             return time.monotonic_ns()
+
+    def _lose(self, error: OSError) -> None:
+        self.lines_lost += 1
+        if self.lines_lost == 1:
+            logger.warning("the timing log %s loses lines: %s", self.path, error)
 
     def header(
         self, *, build_id: str, release_id: str, launch_id: str, config_sha256: str, backend: str, threads: int
@@ -74,7 +77,11 @@ class TimingLog:
 
     def memory_sample(self, budget_bytes: int, reserved_bytes: int, common: Mapping[str, Value] | None = None) -> None:
         """Write what the kernel says of our memory beside what the budget says."""
-        rss, peak = rss_and_peak_bytes()
+        try:
+            rss, peak = rss_and_peak_bytes()
+        except OSError as error:  # such as no free file descriptor: many clients may hold connections
+            self._lose(error)
+            return
         self.event(
             "MEMORY",
             "sample",

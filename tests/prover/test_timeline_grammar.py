@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import string
 import threading
@@ -101,6 +102,22 @@ def test_reader_refuses_with_a_position(line: str, words: str) -> None:
 def test_reader_keeps_keys_of_later_versions() -> None:
     event = parse_line("JOB run=r t_ns=1 event=accepted circuit=a parts=1 colour=blue")
     assert event.values["colour"] == "blue"
+
+
+def test_a_line_that_was_cut_takes_no_other_with_it() -> None:
+    inlet, outlet = os.pipe()
+    os.set_blocking(outlet, False)
+    fcntl.fcntl(outlet, fcntl.F_SETPIPE_SZ, 4096)
+    writer = TimelineWriter(outlet, "r")
+    with pytest.raises(OSError, match="was cut"):
+        writer.write("TIMELINE", "SYNTH_END", {"job": "j" * 4096}, synth_us=1)
+    os.read(inlet, 8192)
+    writer.write("TIMELINE", "SYNTH_END", {"job": "j"}, synth_us=2)
+    _rest, line, end = os.read(inlet, 8192).split(b"\n")
+    assert parse_line(line.decode()).values == {"synth_us": 2}
+    assert end == b""
+    os.close(inlet)
+    os.close(outlet)
 
 
 def test_lines_of_several_threads_stay_whole_and_in_order(tmp_path: Path) -> None:
