@@ -27,10 +27,14 @@ from prover.protocol import (
 )
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
     from prover.witness_store import WitnessStore
 
 logger = logging.getLogger(__name__)
 WAIT_LIMIT_S = 30.0
+BODY_LIMIT_BYTES = 16 << 20
+"""Of every request but a put. The largest job names 256 paths of 4096 bytes, each six times as long in JSON at most."""
 _STATUS_OF_CODE = {
     "no-such-job": 404,
     "job-finished": 409,
@@ -69,6 +73,7 @@ def create_app(service: Service) -> FastAPI:
         service: The daemon behind it.
     """
     app = FastAPI(title="prover", docs_url=None, redoc_url=None)
+    app.add_middleware(_BoundedBodies)
     _add_work(app, service)
     _add_state(app, service)
     _add_errors(app)
@@ -146,6 +151,31 @@ def _add_errors(app: FastAPI) -> None:
     async def fault(_request: Request, error: Exception) -> JSONResponse:
         message = f"a fault of this program: {type(error).__name__}; the daemon's standard error has the details"
         return _answer(500, ProverError("internal", message))
+
+
+class _BoundedBodies:
+    """Stops to read a request that is too large: JSON is held whole in memory, and outside of the budget.
+
+    Args:
+        app: What answers.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        n_bytes = 0
+
+        async def bounded() -> Message:
+            nonlocal n_bytes
+            message = await receive()
+            n_bytes += len(message.get("body", b""))
+            if n_bytes > BODY_LIMIT_BYTES:
+                raise HTTPException(413, f"the request is larger than {BODY_LIMIT_BYTES} bytes")
+            return message
+
+        is_put = scope["type"] == "http" and scope["method"] == "PUT"  # it is written to the disk as it comes
+        await self._app(scope, receive if is_put else bounded, send)
 
 
 def http_status(error: ProverError) -> int:

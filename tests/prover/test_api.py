@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from prover.api import create_app, http_status
+from prover.api import BODY_LIMIT_BYTES, create_app, http_status
 from prover.errors import BusyError, CapacityError, InputError, ProofInvalidError, ProverError
 from prover.jobs import JobStore
 from prover.memory.budget import MemoryBudget
@@ -286,3 +286,9 @@ def test_exactly_the_documented_endpoints(call: Caller) -> None:
 )
 def test_http_status_of_errors(error: ProverError, status: int) -> None:
     assert http_status(error) == status
+
+
+def test_a_request_that_is_too_large_is_not_read(call: Caller) -> None:
+    status, code, message = call.error("POST", "/v1/jobs", b" " * (BODY_LIMIT_BYTES + 1))
+    assert (status, code) == (413, "request")
+    assert f"larger than {BODY_LIMIT_BYTES} bytes" in message
