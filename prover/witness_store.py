@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import logging
@@ -46,9 +45,14 @@ class WitnessStore:
         self.erase_all()
 
     def erase_all(self) -> None:
-        """Erase every file."""
-        for path in self._folder.iterdir():
-            path.unlink()
+        """Erase every file, as far as that is possible."""
+        try:
+            left = list(self._folder.iterdir())
+        except OSError as error:
+            logger.warning("the folder of witnesses cannot be read: %s", error)
+            return
+        for path in left:
+            _erase(path)
 
     def receive(self, sha256: str) -> IncomingWitness:
         """Start to take a witness; use it as a context manager, write to it, then commit."""
@@ -57,7 +61,10 @@ class WitnessStore:
     def keep(self, part: Path, sha256: str) -> None:
         """Make a received file a stored one."""
         with self._lock:
-            part.replace(self._folder / sha256)
+            try:
+                part.replace(self._folder / sha256)
+            except OSError as error:
+                raise _not_stored(error) from None
             self._unclaimed.setdefault(sha256, []).append(time.monotonic())
             self._sweep()
 
@@ -105,7 +112,7 @@ class WitnessStore:
             if not puts:
                 del self._unclaimed[sha256]
                 if sha256 not in self._needed:
-                    (self._folder / sha256).unlink(missing_ok=True)
+                    _erase(self._folder / sha256)
 
 
 class IncomingWitness:
@@ -123,7 +130,10 @@ class IncomingWitness:
         self._sha256 = sha256
         self._digest = hashlib.sha256()
         self._n_bytes = 0
-        self._fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            self._fd = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise _not_stored(error) from None
 
     def write(self, data: bytes) -> None:
         """Take the next bytes.
@@ -144,9 +154,7 @@ class IncomingWitness:
             while data:
                 data = data[os.write(self._fd, data) :]
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise CapacityError("disk-full", f"the witness cannot be stored: {error}", "free some space") from None
-            raise ProverError("witness-store", f"the witness cannot be stored: {error}", "check its folder") from None
+            raise _not_stored(error) from None
 
     def commit(self) -> WitnessAnswer:
         """Keep it.
@@ -171,8 +179,22 @@ class IncomingWitness:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         os.close(self._fd)
-        with contextlib.suppress(FileNotFoundError):
-            self._part.unlink()
+        _erase(self._part)
+
+
+def _erase(path: Path) -> None:
+    """Erase a file; that it cannot be erased is said, and stops no job and no daemon."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        logger.warning("a witness cannot be erased: %s", error)
+
+
+def _not_stored(error: OSError) -> ProverError:
+    message = f"the witness cannot be stored: {error}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return CapacityError("disk-full", message, "free some space")
+    return ProverError("witness-store", message, "check its folder")
 
 
 def _digests(request: JobRequest) -> set[str]:
@@ -186,6 +208,8 @@ def _check_readable(index: int, path: Path) -> None:
     except OSError as error:
         message = f"witness {index} cannot be read: {error.strerror}: {path}"
         raise InputError("witness-missing", message, hint) from None
+    except ValueError:  # a NUL, or half of a surrogate pair
+        raise InputError("witness-path", f"witness {index}: no file can be called {str(path)!r}", hint) from None
     if not stat.S_ISREG(mode):
         raise InputError("witness-path", f"witness {index} is not a regular file: {path}", hint)
     if not os.access(path, os.R_OK):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import prover.witness_store
-from prover.errors import InputError
+from prover.errors import InputError, ProverError
 from prover.protocol import JobRequest, WitnessRef
 from prover.witness_store import WitnessStore
 
@@ -115,3 +115,22 @@ def test_only_whole_paths_of_regular_files(store: WitnessStore, tmp_path: Path) 
     ]:
         with pytest.raises(InputError, match=words):
             store.claim(JobRequest(circuit="a", witnesses=[WitnessRef(path=path)]))
+
+
+@pytest.mark.parametrize("path", ["/a\0b", "/\ud800"])
+def test_what_no_file_can_be_called(store: WitnessStore, path: str) -> None:
+    with pytest.raises(InputError, match="no file can be called"):
+        store.claim(JobRequest(circuit="a", witnesses=[WitnessRef(path=path)]))
+
+
+def test_what_cannot_be_erased_stops_nothing(store: WitnessStore, caplog: pytest.LogCaptureFixture) -> None:
+    (store._folder / SHA).mkdir()
+    with pytest.raises(ProverError, match="the witness cannot be stored"):
+        put(store)
+    store.erase_all()
+    assert "cannot be erased" in caplog.text
+    (store._folder / SHA).rmdir()
+    store._folder.rmdir()
+    store.erase_all()
+    with pytest.raises(ProverError, match="the witness cannot be stored"):
+        put(store)
