@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from prover.errors import ProverError
-from prover.instance import Home, is_alive
+from prover.instance import Home, expanded, is_alive
 
 if TYPE_CHECKING:
     from prover.protocol import DaemonRecord, ErrorBody
@@ -27,13 +27,13 @@ class NobodyAnswersError(ProverError):
 def find_home(given: str | None) -> Home:
     """Find the daemon's home: as given, else that of the release this program belongs to, else the default one."""
     if given:
-        return Home(Path(given).expanduser().absolute())
+        return Home(expanded(Path(given), "--home").absolute())
     release = os.environ.get("PROVER_RELEASE_DIR", "")
     if release and Path(release).absolute().parent.name == "releases":
         return Home(Path(release).absolute().parents[1])
     from prover.protocol import DEFAULT_NAME, DEFAULT_REMOTE_DIR  # noqa: PLC0415 - see prover.instance.read_record
 
-    return Home(Path(DEFAULT_REMOTE_DIR, DEFAULT_NAME).expanduser())
+    return Home(expanded(Path(DEFAULT_REMOTE_DIR, DEFAULT_NAME), "the default home"))
 
 
 def find_daemon(home: Home) -> DaemonRecord:

@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from prover.errors import InputError
+from prover.instance import expanded
 from prover.protocol import DEFAULT_NAME, Name, Problem, Sha256
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(B|KiB|MiB|GiB|TiB)")
+_LARGEST_BYTES = 1 << 63
 _UNITS_BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 # Keys that only the Rust daemon's cuzk.toml has, by section; a whole section where the set is empty.
 _CUZK_ONLY: dict[str, set[str]] = {
@@ -40,12 +42,15 @@ def parse_size_bytes(text: str) -> int:
     """Read a size such as ``2GiB``; returns bytes, rounded down.
 
     Raises:
-        ValueError: It is not a number followed by B, KiB, MiB, GiB or TiB.
+        ValueError: It is not a number followed by B, KiB, MiB, GiB or TiB, or larger than any memory.
     """
     match = _SIZE.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a size: write a number and B, KiB, MiB, GiB or TiB, such as 2GiB")
-    return int(float(match[1]) * _UNITS_BYTES[match[2]])
+    size = float(match[1]) * _UNITS_BYTES[match[2]]
+    if size >= _LARGEST_BYTES:
+        raise ValueError("this is more than any machine has")
+    return int(size)
 
 
 def parse_listen(text: str) -> tuple[str, int]:
@@ -229,7 +234,7 @@ def load_config(file: Path, remote_dir: Path) -> Config:
     settings, problems = parse_settings(data)
     if settings is None:
         raise ConfigProblemsError(file, sha256, problems)
-    remote_dir = remote_dir.expanduser().absolute()
+    remote_dir = expanded(remote_dir, "--remote-dir").absolute()
     circuits = [_locate(circuit, file.absolute().parent, remote_dir) for circuit in settings.circuits]
     return Config(file.absolute(), sha256, settings, remote_dir, circuits)
 
@@ -238,7 +243,7 @@ def parse_settings(data: bytes) -> tuple[Settings | None, list[Problem]]:
     """Read the bytes of a configuration: either the settings, or every problem in it."""
     try:
         table = tomllib.loads(data.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets thousands deep
         return None, [Problem(where="file", message=f"this is not TOML: {error}")]
     if _is_cuzk(table):
         message = "this is a cuzk.toml of the Rust daemon, which this daemon does not read"
@@ -257,7 +262,8 @@ def parse_settings(data: bytes) -> tuple[Settings | None, list[Problem]]:
 def _locate(circuit: CircuitSection, beside: Path, remote_dir: Path) -> CircuitFile:
     if circuit.sha256 is not None:
         return CircuitFile(circuit.name, remote_dir / "circuits" / circuit.sha256, circuit.sha256)
-    return CircuitFile(circuit.name, beside / Path(circuit.path or "").expanduser(), None)
+    path = expanded(Path(circuit.path or ""), f"the path of circuit {circuit.name}")
+    return CircuitFile(circuit.name, beside / path, None)
 
 
 def _is_cuzk(table: dict[str, Any]) -> bool:

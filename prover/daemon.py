@@ -7,6 +7,7 @@ import faulthandler
 import logging
 import os
 import re
+import resource
 import signal
 import stat
 import sys
@@ -244,7 +245,8 @@ class Daemon:
             self._thread.join(deadline_s)
         self.witnesses.erase_all()
         uptime_us = (time.monotonic_ns() - self._started_ns) // 1000
-        self._log.event("DAEMON", "stopped", uptime_us=uptime_us, peak_rss_bytes=rss_and_peak_bytes()[1])
+        with contextlib.suppress(OSError):  # no free descriptor to read /proc: there are clients left
+            self._log.event("DAEMON", "stopped", uptime_us=uptime_us, peak_rss_bytes=rss_and_peak_bytes()[1])
 
     def _sockets(self) -> list[socket.socket]:
         sockets = [self._instance.bind()]
@@ -255,9 +257,15 @@ class Daemon:
         return sockets
 
     def _publish(self, state: DaemonState) -> None:
+        """Say our state in daemon.json; once we serve, a full disk is no reason to lose the jobs that were accepted."""
         self._state = state
         self._record = self._record.model_copy(update={"state": state})
-        self._instance.publish(self._record)
+        try:
+            self._instance.publish(self._record)
+        except ProverError as error:
+            if state is DaemonState.STARTING:
+                raise
+            logger.warning("%s: it does not say that this daemon is %s", error.message, state)
 
     def _describe(self, build_id: str) -> DaemonRecord:
         pid = os.getpid()
@@ -298,11 +306,19 @@ def serve(config: Config, plan: Plan, ids: LaunchIds, signals: set[signal.Signal
     logging.raiseExceptions = False  # a standard error that is gone or full must not disturb proofs
     with contextlib.suppress(ValueError, OSError):
         faulthandler.enable()
+    _raise_descriptor_limit()
     instance = Instance.claim(Home(config.home))
     try:
         return Daemon(config, plan, ids, instance).run(signals)
     finally:
         instance.release()
+
+
+def _raise_descriptor_limit() -> None:
+    """Each client takes a descriptor, and the usual soft limit of 1024 is kept for programs that use ``select``."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _backend(threads: int) -> Backend:

@@ -69,6 +69,20 @@ class Home:
         return self.root / "state" / "witnesses"
 
 
+def expanded(path: Path, what: str) -> Path:
+    """Replace ``~`` and ``~user`` at the start of a path.
+
+    Raises:
+        InputError: There is no such user, or this one has no home folder.
+    """
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise InputError(
+            "no-home", f"{what} is {path}, and no home folder is known for {path.parts[0]}", "write the whole path"
+        ) from None
+
+
 def boot_id() -> str:
     """Name of this boot of the machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -143,12 +157,12 @@ class Instance:
                 folder.chmod(0o700)
             fd = os.open(home.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise ProverError(
-                "home", f"{home.root} cannot hold a daemon: {error}", "give another folder with --remote-dir"
-            ) from None
+            raise _unusable(home, error) from None
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        except BlockingIOError:
             holder = os.pread(fd, 32, 0).decode(errors="replace").strip()
             os.close(fd)
             raise BusyError(
@@ -157,8 +171,9 @@ class Instance:
                 "stop it with `prover ctl drain`, or give this one another name",
                 {"pid": int(holder) if holder.isdigit() else None, "home": str(home.root)},
             ) from None
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            os.close(fd)
+            raise _unusable(home, error) from None
         return cls(home, fd)
 
     def bind(self) -> socket.socket:
@@ -171,12 +186,12 @@ class Instance:
         """
         from prover.protocol import SOCKET_PATH_LIMIT_BYTES  # noqa: PLC0415 - see read_record
 
-        self._remove_left_behind()
         path = self.home.socket
         if len(os.fsencode(path)) > SOCKET_PATH_LIMIT_BYTES:
             path = _fresh_short_folder() / path.name
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
+            self._remove_left_behind()
             listener.bind(os.fspath(path))  # nobody else can reach it before chmod: its folder has mode 0700
             path.chmod(0o600)
             listener.listen(_BACKLOG)
@@ -192,12 +207,21 @@ class Instance:
         return str(self._socket_path or "")
 
     def publish(self, record: DaemonRecord) -> None:
-        """Write daemon.json: readers see the old one or the new one, never a part."""
+        """Write daemon.json: readers see the old one or the new one, never a part.
+
+        Raises:
+            ProverError: It cannot be written: a full disk, or somebody removed the folder.
+        """
         temporary = self.home.run / f".daemon.json.{os.getpid()}"
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            file.write(record.model_dump_json(by_alias=True, indent=1) + "\n")
-        temporary.replace(self.home.record)
+        try:
+            fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+            with os.fdopen(fd, "w", encoding="utf-8") as file:
+                file.write(record.model_dump_json(by_alias=True, indent=1) + "\n")
+            temporary.replace(self.home.record)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise ProverError("record", f"{self.home.record} cannot be written: {error}", "look at its disk") from None
         self._record = record
 
     def release(self) -> None:
@@ -215,6 +239,10 @@ class Instance:
         old = read_record(self.home)
         if old is not None and old.api and Path(old.api) != self.home.socket:
             _remove_socket(Path(old.api))
+
+
+def _unusable(home: Home, error: OSError) -> ProverError:
+    return ProverError("home", f"{home.root} cannot hold a daemon: {error}", "give another folder with --remote-dir")
 
 
 def is_same_process(one: DaemonRecord, other: DaemonRecord) -> bool:

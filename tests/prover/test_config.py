@@ -75,6 +75,9 @@ def test_what_is_not_a_size(text: str) -> None:
         ("[memory]\nbudget = '256G'", "memory.budget", "is not a size"),
         ("[memory]\nbudget = '0GiB'", "memory.budget", "fits nothing"),
         ("[memory]\nbudget = 5", "memory.budget", "string"),
+        (f"[memory]\nbudget = '{'9' * 400}TiB'", "memory.budget", "more than any machine has"),
+        (f"x = {'9' * 5000}", "file", "not TOML"),
+        (f"x = {'[' * 5000}", "file", "not TOML"),
         ("memory = 5", "memory", "valid dictionary"),
         ("[synthesis]\nthreads = -1", "synthesis.threads", "greater than or equal to 0"),
         ("[logging]\nlevel = 'loud'", "logging.level", "'debug'"),
@@ -137,3 +140,10 @@ def test_where_circuits_lie(tmp_path: Path) -> None:
     assert [circuit.sha256 for circuit in config.circuits] == [None, None, DIGEST]
     assert config.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
     assert config.home == tmp_path / "remote" / "prover"
+
+
+def test_a_home_that_nobody_has(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text("[[circuits]]\nname='a'\npath='~nobody-here/a.zkey'\n")
+    with pytest.raises(InputError, match=r"the path of circuit a is ~nobody-here/a\.zkey, and no home folder is known"):
+        load_config(file, tmp_path)

@@ -344,3 +344,47 @@ def test_a_timing_log_that_cannot_grow_costs_no_proof(make_daemon: Make) -> None
     assert "prover_log_lines_lost_total 0.0" not in daemon.ask("metrics")["metrics"]
     resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (soft, hard))
     stop(daemon)
+
+
+def test_a_full_disk_costs_no_accepted_job(make_daemon: Make) -> None:
+    daemon = make_daemon("mul60")
+    daemon.start()
+    _, hard = resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (0, hard))  # every further write fails with EFBIG
+    job = daemon.ask("submit", "--circuit", "mul60", *["--witness-path", str(witness("mul60"))] * 40)
+    assert daemon.ask("drain")["state"] == "draining"
+    assert daemon.wait() == 0, (job, daemon.stderr.read_text())
+    assert [path.name for path in (daemon.home / "run").iterdir()] == ["daemon.lock"]
+
+
+def test_a_start_on_a_full_disk_is_one_sentence(make_daemon: Make) -> None:
+    daemon = make_daemon("mul60")
+    daemon.config.write_text("")
+    limited = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); from prover.cli import main; "
+    serve = ["serve", "--config", str(daemon.config), "--remote-dir", str(daemon.remote_dir)]
+    done = subprocess.run(
+        [sys.executable, "-c", f"{limited}sys.exit(main())", *serve], capture_output=True, cwd=ROOT, check=False
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"error: ")
+    assert b"cannot hold a daemon" in done.stderr
+
+
+def test_clients_that_take_every_descriptor_do_not_end_the_daemon(make_daemon: Make, wait_until: Make) -> None:
+    daemon = make_daemon("cube500")
+    daemon.start()
+    job = daemon.ask("submit", "--circuit", "cube500", *["--witness-path", str(witness("cube500"))] * 10)
+    n_open = len(list(Path(f"/proc/{daemon.process.pid}/fd").iterdir()))
+    soft, hard = resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE)
+    assert soft == hard
+    resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (n_open + 8, hard))
+    clients = [socket.socket(socket.AF_UNIX) for _ in range(20)]
+    for client in clients:
+        client.connect(str(daemon.home / "run/api.sock"))
+    log = daemon.home / "logs"
+    wait_until(lambda: any("event=failed" in path.read_text() for path in log.glob("*.log")))
+    for client in clients:
+        client.close()
+    resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
+    assert daemon.ask("job", job["id"])["error"]["code"] == "wtns-unreadable"
+    stop(daemon)

@@ -19,6 +19,7 @@ from prover.instance import (
     Instance,
     boot_id,
     exe_sha256,
+    expanded,
     is_alive,
     read_build_id,
     read_record,
@@ -183,3 +184,25 @@ def test_build_id(tmp_path: Path) -> None:
         read_build_id(tmp_path)
     (tmp_path / "manifest.json").write_text('{"build_id": "0123456789abcdef"}')
     assert read_build_id(tmp_path) == "0123456789abcdef"
+
+
+def test_a_record_that_cannot_be_written_is_a_sentence(home: Home) -> None:
+    instance = Instance.claim(home)
+    home.record.mkdir()
+    with pytest.raises(ProverError, match=r"daemon\.json cannot be written: .*Is a directory"):
+        instance.publish(record_of(instance))
+    assert sorted(path.name for path in home.run.iterdir()) == ["daemon.json", "daemon.lock"]
+    instance.release()
+
+
+def test_a_folder_in_the_place_of_the_socket_is_a_sentence(home: Home) -> None:
+    home.socket.mkdir(parents=True)
+    instance = Instance.claim(home)
+    with pytest.raises(ProverError, match=r"api\.sock cannot be bound"):
+        instance.bind()
+    instance.release()
+
+
+def test_a_home_of_nobody_is_a_sentence() -> None:
+    with pytest.raises(InputError, match="--home is ~nobody-here/x, and no home folder is known for ~nobody-here"):
+        expanded(Path("~nobody-here/x"), "--home")
