@@ -20,7 +20,6 @@ lint: env ## ruff, mypy strict, codespell, and generated files that must match
 	$(BIN)/mypy
 	$(BIN)/codespell
 	$(BIN)/python -m kernels.gen.constants --check
-	$(BIN)/python -m kernels.gen.x86 --check
 
 format: env
 	$(BIN)/ruff format .

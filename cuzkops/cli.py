@@ -50,7 +50,16 @@ def run(arguments: Sequence[str]) -> int:
         print(__version__)  # noqa: T201 - the result
         return 0
     screen = Screen(json_mode=_asks_for_json(arguments), verbose="-v" in arguments or "--verbose" in arguments)
-    session = Session(screen, open_state())
+    try:
+        session = Session(screen, open_state())
+    except OpsError as error:
+        screen.error(error)
+        return error.exit_status
+    return _run(arguments, session)
+
+
+def _run(arguments: Sequence[str], session: Session) -> int:
+    screen = session.screen
     try:
         status = app(args=list(arguments) or ["--help"], prog_name="cuzkops", standalone_mode=False, obj=session)
     except OpsError as error:
@@ -70,7 +79,8 @@ def run(arguments: Sequence[str]) -> int:
 def main() -> NoReturn:
     """Run the command line of this process."""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _stop)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # under nohup a closed terminal is to be ignored
+            signal.signal(number, _stop)
     sys.exit(run(sys.argv[1:]))
 
 

@@ -8,6 +8,7 @@ becomes the digest of the file, under which the file is shipped.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cuzkops.artifact.layers import file_sha256
 from cuzkops.errors import UsageError
+from cuzkops.paths import expanded
 from cuzkops.toml import dump_toml, read_toml
 from cuzkops.units import parse_size_bytes
 from prover.protocol import DEFAULT_NAME, NAME_PATTERN, SHA256_PATTERN
@@ -74,7 +76,8 @@ def load_configuration(
     if budget is not None:
         document["memory"] = {**memory, "budget": budget}
     entries = _circuit_entries(document, source) + [
-        {"name": key, "path": str(zkey.absolute() if zkey.exists() else zkey)} for key, zkey in (circuits or {}).items()
+        {"name": key, "path": str(zkey.absolute() if os.access(zkey, os.F_OK) else zkey)}
+        for key, zkey in (circuits or {}).items()
     ]
     return _settle(document, entries, path.parent if path else Path(), source)
 
@@ -161,13 +164,21 @@ def _circuit(entry: dict[str, Any], folder: Path, taken: set[str]) -> tuple[str,
 
 
 def _key_at(path: str, sha256: str | None, folder: Path, name: str) -> CarriedCircuit | str:
-    local = folder / Path(path).expanduser()
-    if not local.exists():
+    try:
+        local = folder / expanded(path, f"the path of circuit {name}")
+        exists = local.exists()
+    except UsageError as error:
+        raise ValueError(f": {error.message}") from error
+    except OSError as error:  # such as a name that is too long
+        raise ValueError(f".path of {name}: {path} cannot be used: {error.strerror}") from error
+    if not exists:
         if not path.startswith("/"):
             raise ValueError(f".path of {name}: {local} does not exist (a path of the host must be absolute)")
         if sha256 is not None:
             raise ValueError(f" ({name}): {path} does not exist here, and the host's key has either path or sha256")
         return path
+    if not (local.is_file() or local.is_dir()):  # a pipe or a device may never end
+        raise ValueError(f".path of {name}: {local} is not a regular file")
     try:
         found = file_sha256(local)
     except OSError as error:

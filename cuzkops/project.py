@@ -6,11 +6,14 @@ It is looked for in the current folder and those above it. Paths in it are relat
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cuzkops.errors import UsageError
+from cuzkops.paths import expanded
 from cuzkops.toml import read_toml
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FILE_NAME = "cuzkops.toml"
 
@@ -65,7 +68,8 @@ def _read(file: Path) -> Project:
             "project", f"{file}: {'; '.join(problems)}", f"the keys are {', '.join(_KEYS)}", {"problems": problems}
         )
     values: dict[str, Any] = {
-        key: file.parent / Path(value).expanduser() if key in _PATHS else value for key, value in document.items()
+        key: file.parent / expanded(value, f"{key} in {file}") if key in _PATHS else value
+        for key, value in document.items()
     }
     return Project(file=file, **values)
 

@@ -142,7 +142,7 @@ def find_place(
 
 
 def _choose_target(argument: str | None, project: Project, state: State) -> tuple[str, TargetSource]:
-    if argument:
+    if argument is not None:  # an empty one is a mistake, such as a variable that is not set
         return argument, "the command line"
     if environment := os.environ.get("CUZKOPS_TARGET"):
         return environment, "CUZKOPS_TARGET"

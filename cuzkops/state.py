@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuzkops.errors import OpsError, UnreadableError
+from cuzkops.paths import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -220,9 +221,10 @@ class State:
 
 def open_state() -> State:
     """The state directory of this user: ``$XDG_STATE_HOME/cuzkops``, else ``~/.local/state/cuzkops``."""
-    base = os.environ.get("XDG_STATE_HOME", "")
-    # The XDG specification: a relative path is to be ignored.
-    return State((Path(base) if Path(base).is_absolute() else Path.home() / ".local" / "state") / "cuzkops")
+    base = Path(os.environ.get("XDG_STATE_HOME", ""))
+    if not base.is_absolute():  # the XDG specification: a relative path is to be ignored
+        base = expanded("~/.local/state", "the state folder")
+    return State(base / "cuzkops")
 
 
 def unwritable(path: Path, error: OSError) -> OpsError:

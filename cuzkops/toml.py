@@ -36,7 +36,7 @@ def read_toml(path: Path, code: str) -> dict[str, Any]:
         return tomllib.loads(path.read_bytes().decode())
     except OSError as error:
         raise UsageError(code, f"{path} cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets thousands deep
         raise UsageError(code, f"{path} is not TOML: {error}") from error
 
 

@@ -7,6 +7,8 @@ import re
 from cuzkops.errors import UsageError
 
 _DURATION_UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_LONGEST_S = 366 * 86400.0
+_LARGEST_BYTES = 1 << 63
 _SIZE_UNITS_BYTES = {
     "B": 1,
     "kB": 10**3,
@@ -30,7 +32,10 @@ def parse_duration_s(text: str) -> float:
     number, unit = _split(text, "duration", "30s or 10m")
     if unit not in _DURATION_UNITS_S:
         raise _bad(text, "duration", "30s or 10m", f"the unit is {unit or 'missing'}, not ms, s, m, h or d")
-    return number * _DURATION_UNITS_S[unit]
+    duration_s = number * _DURATION_UNITS_S[unit]
+    if duration_s > _LONGEST_S:
+        raise _bad(text, "duration", "30s or 10m", "it is longer than a year")
+    return duration_s
 
 
 def parse_size_bytes(text: str) -> int:
@@ -43,7 +48,10 @@ def parse_size_bytes(text: str) -> int:
     if unit not in _SIZE_UNITS_BYTES:
         units = ", ".join(_SIZE_UNITS_BYTES)
         raise _bad(text, "size", "2GiB or 512MiB", f"the unit is {unit or 'missing'}, not one of {units}")
-    return int(number * _SIZE_UNITS_BYTES[unit])
+    size = number * _SIZE_UNITS_BYTES[unit]
+    if size >= _LARGEST_BYTES:
+        raise _bad(text, "size", "2GiB or 512MiB", "no machine has that much")
+    return int(size)
 
 
 def format_bytes(n_bytes: int) -> str:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cuzkops.commands.options import DryRun, duration_s, on_host
+from cuzkops.errors import UsageError
 from cuzkops.session import Place
 from cuzkops.state import new_run_id
 from cuzkops.units import format_duration_s
 
 if TYPE_CHECKING:
     from cuzkops.steps.launch import LaunchResult
+
+_RELEASE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
 
 @on_host
@@ -39,7 +43,7 @@ def launch(
     from cuzkops.steps.status import current_release  # noqa: PLC0415 - the same
 
     with place.open() as (host, layout):
-        release_id = release or current_release(host, layout)
+        release_id = current_release(host, layout) if release is None else _checked(release)
         manifest, config_sha256 = step.read_release(host, layout, release_id)
         request = step.LaunchRequest(release_id, new_run_id(), manifest, config_sha256, deadline_s=duration_s(timeout))
         if dry_run:
@@ -64,6 +68,12 @@ def launched_text(result: LaunchResult) -> str:
         f"{daemon.name} runs release {daemon.release_id} as pid {daemon.pid}, ready after "
         f"{format_duration_s(result.seconds)}; its log is {result.log}"
     )
+
+
+def _checked(release: str) -> str:
+    if not _RELEASE_ID.match(release):
+        raise UsageError("release", f"{release!r} is not the name of a release", "`cuzkops ship` prints it")
+    return release
 
 
 def register(app: typer.Typer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ import typer
 
 from cuzkops.commands.options import Timeout, duration_s, on_host
 from cuzkops.errors import OpsError, UsageError
+from cuzkops.paths import expanded
 from cuzkops.session import Place
 from cuzkops.state import write_atomically
 
@@ -39,9 +41,11 @@ def prove(
     """
     from cuzkops.steps import load  # noqa: PLC0415 - `--help` loads no records
 
-    local = None if on_host else Path(witness).expanduser()
-    if local is not None and not local.is_file():
-        raise UsageError("witness", f"{witness} is not a file of this machine", "add --on-host for one of the host")
+    local = None if on_host else expanded(witness, "the witness")
+    if local is not None and not (os.access(local, os.R_OK) and local.is_file()):
+        raise UsageError(
+            "witness", f"{witness} is not a file of this machine that can be read", "add --on-host for one of the host"
+        )
     request = load.ProveRequest(circuit, local, witness if on_host else None, count, duration_s(timeout))
     place.session.interrupted = "the jobs that were submitted are cancelled; the daemon runs on"
     with place.open() as (host, layout):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuzkops.commands.build import DEFAULT_ARTIFACT
 from cuzkops.commands.options import Artifact, Budget, Circuits, Config, DryRun, on_host
 from cuzkops.errors import UsageError
+from cuzkops.paths import expanded
 from cuzkops.session import Place
 from cuzkops.units import format_bytes, format_duration_s
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import typer
 
     from cuzkops.configuration import DeployConfig
@@ -75,7 +77,7 @@ def named_paths(words: list[str]) -> dict[str, Path]:
             raise UsageError("circuit", f"{word!r} is not NAME=ZKEY", "write for example --circuit mul60=mul60.zkey")
         if name in found:
             raise UsageError("circuit", f"the circuit {name} is given twice", "give each name once")
-        found[name] = Path(path).expanduser()
+        found[name] = expanded(path, f"the circuit {name}")
     return found
 
 

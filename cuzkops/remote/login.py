@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cuzkops.errors import OpsError, UnreachableError, UsageError
+from cuzkops.paths import expanded
 from cuzkops.remote.hostkeys import SYSTEM_FILE, KnownHosts, Policy
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _configured(target: Target, connect_timeout_s: float) -> fabric.Connection:
             config=config,
             connect_timeout=max(1, round(connect_timeout_s)),
         )
-    except (OSError, ConfigParseError, ValueError, KeyError, UnicodeDecodeError) as error:
+    except (OSError, ConfigParseError, ValueError, KeyError, RecursionError) as error:  # jumps may go in a circle
         files = own_file or "~/.ssh/config or /etc/ssh/ssh_config"
         raise UsageError("ssh-config", f"{files} cannot be used for {target}: {error}") from error
 
@@ -134,19 +135,18 @@ def _open(hop: fabric.Connection, access: Access, on_host_key: Callable[[str], N
             "unreachable", f"{place} cannot be reached from {hop.gateway.host}: {error.text}"
         ) from error
     except paramiko.SSHException as error:
-        if "No authentication methods available" in str(error):
-            raise _not_accepted(hop, tried, only, error) from error
-        raise UnreachableError("no-ssh", f"{place} does not answer as an SSH server: {error}") from error
+        raise _not_ssh(hop, tried, only, error) from error
     except EOFError as error:
         raise UnreachableError("no-ssh", f"{place} closed the connection during the login") from error
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the idna codec refuses a name before any resolver is asked
         raise _unreachable(hop.host, hop.port, timeout_s, error) from error
 
 
 def known_hosts(ssh_config: dict[str, Any], wish: str = "") -> KnownHosts:
     """Known hosts for one host of ssh_config, and the policy for unknown ones; ``wish`` goes before all others."""
     own = os.environ.get("CUZKOPS_KNOWN_HOSTS") or ssh_config.get("userknownhostsfile") or "~/.ssh/known_hosts"
-    files = [Path(word).expanduser() for word in ([own] if "CUZKOPS_KNOWN_HOSTS" in os.environ else own.split())]
+    words = [own] if "CUZKOPS_KNOWN_HOSTS" in os.environ else own.split()
+    files = [expanded(word, "the known_hosts file") for word in words]
     wish = wish or os.environ.get("CUZKOPS_HOST_KEYS") or ""
     if not wish:
         # nobody can be asked, so what would be asked about is refused; only what no file says is trusted at first sight
@@ -166,12 +166,13 @@ def identities(ssh_config: dict[str, Any], identity: Path | None = None) -> list
         UsageError: The one that was asked for cannot be read.
     """
     if identity is not None:
-        if not os.access(identity, os.R_OK):
-            raise UsageError("identity", f"the private key {identity} cannot be read", "check --identity")
+        if not (os.access(identity, os.R_OK) and identity.is_file()):
+            message = f"the private key {identity} is not a file that can be read"
+            raise UsageError("identity", message, "check --identity")
         return [str(identity)]
     named = ssh_config.get("identityfile") or [f"~/.ssh/{name}" for name in _DEFAULT_IDENTITIES]
-    paths = [str(Path(path).expanduser()) for path in ([named] if isinstance(named, str) else named)]
-    return [path for path in paths if os.access(path, os.R_OK)]
+    paths = [Path(os.path.expanduser(path)) for path in ([named] if isinstance(named, str) else named)]  # noqa: PTH111 - leaves the ~ of an unknown user
+    return [str(path) for path in paths if os.access(path, os.R_OK) and path.is_file()]
 
 
 def _socket(host: str, port: int, timeout_s: float) -> socket.socket:
@@ -215,8 +216,19 @@ def _check_with(
     return Check()
 
 
-def _unreachable(host: str, port: int, timeout_s: float, error: OSError) -> UnreachableError:
-    if isinstance(error, socket.gaierror):
+def _not_ssh(hop: fabric.Connection, tried: list[str], only_files: bool, error: Exception) -> OpsError:
+    if "private key file" in str(error):
+        message = (
+            f"a private key for {hop.host} port {hop.port} cannot be used: {error}; named were: {', '.join(tried)}"
+        )
+        return UsageError("identity", message, "check --identity and IdentityFile in ssh_config")
+    if "No authentication methods available" in str(error):
+        return _not_accepted(hop, tried, only_files, error)
+    return UnreachableError("no-ssh", f"{hop.host} port {hop.port} does not answer as an SSH server: {error}")
+
+
+def _unreachable(host: str, port: int, timeout_s: float, error: OSError | UnicodeError) -> UnreachableError:
+    if isinstance(error, socket.gaierror | UnicodeError):
         hint = "check the spelling, or add it to ~/.ssh/config"
         return UnreachableError("unknown-host", f"no address is known for the host {host}", hint)
     if isinstance(error, TimeoutError) or error.errno == errno.ETIMEDOUT:

@@ -6,11 +6,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cuzkops.records import ProcessId
 from cuzkops.remote.host import Script
-from cuzkops.remote.procfs import Stat, parse_stats
+from cuzkops.remote.procfs import DEAD_STATES, Stat, parse_stats
 from cuzkops.remote.script import roots
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cuzkops.remote.host import Host
 
 _TABLE = r"""
@@ -59,6 +62,23 @@ class ProcessTable:
         for parent in found:
             found += sorted(p for p, stat in self.stats.items() if stat.ppid == parent and p not in found)
         return found
+
+    def joined_later(self, processes: Sequence[ProcessId]) -> list[ProcessId]:
+        """Return the live members of the session that the first of ``processes`` led, which are not among them.
+
+        The number of a session is not given to another process while it has members; a new leader of that number means
+        that the old session is gone.
+        """
+        first = processes[0]
+        leader = self.stats.get(first.pid)
+        if leader is not None and leader.start_ticks != first.start_ticks:
+            return []
+        known = {process.pid for process in processes} | self.ancestors_of_self
+        return [
+            ProcessId(pid=stat.pid, start_ticks=stat.start_ticks)
+            for stat in self.stats.values()
+            if stat.session_id == first.pid and stat.pid not in known and stat.state not in DEAD_STATES
+        ]
 
 
 def read_process_table(host: Host) -> ProcessTable:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from cuzkops.artifact.command import Ended, run_command
 from cuzkops.artifact.source import revision
 from cuzkops.errors import OpsError, UsageError
+from cuzkops.paths import expanded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +74,7 @@ def secrets() -> dict[str, Path]:
         "pip_conf": [os.environ.get("PIP_CONFIG_FILE"), "~/.config/pip/pip.conf", "/etc/pip.conf"],
         "apt_conf": [os.environ.get("CUZKOPS_APT_CONF")],
     }
-    files = {name: [Path(text).expanduser().absolute() for text in texts if text] for name, texts in candidates.items()}
+    files = {name: [expanded(text, name).absolute() for text in texts if text] for name, texts in candidates.items()}
     return {name: found for name, paths in files.items() if (found := next(filter(Path.is_file, paths), None))}
 
 

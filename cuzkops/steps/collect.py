@@ -302,11 +302,13 @@ def _aside(copy: Path) -> Path:
 def _read_state(folder: Path) -> dict[str, int]:
     try:
         stored = json.loads((folder / _STATE).read_bytes())
-    except (OSError, ValueError):
+        return {
+            name: int(inode)
+            for name, inode in stored.items()
+            if _FILE_NAME.fullmatch(name) and (folder / name).exists()
+        }
+    except (OSError, ValueError, TypeError, AttributeError):  # damaged is as good as absent: copies are put aside
         return {}
-    return {
-        name: int(inode) for name, inode in stored.items() if _FILE_NAME.fullmatch(name) and (folder / name).exists()
-    }
 
 
 def _rotation(path: Path) -> int:

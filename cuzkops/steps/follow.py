@@ -108,12 +108,11 @@ def follow(
     kept = b""
     for raw in host.stream(follow_script(layout, log, process, lines_back), idle_timeout_s=_IDLE_S):
         begin, ours, word = raw.rpartition(b"\x01")
-        line = kept + (begin if ours else raw)
-        if not ours:
+        if not ours or (word and word not in sentences):  # a log may hold that byte itself
+            yield kept + raw
             kept = b""
-            yield line
             continue
-        kept = line  # a line without an end as yet, before a word of ours
+        kept += begin  # a line without an end as yet, before a word of ours
         if word in sentences:
             if kept:
                 yield kept

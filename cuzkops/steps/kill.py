@@ -43,6 +43,8 @@ AFTER_SIGKILL_S = 10
 """How long the exit is watched after SIGKILL; a kernel that unpins memory takes longer, and wait-memory tells."""
 DRAIN_MARGIN_S = 30.0
 """Added to what a daemon promises: it puts its files in order after its last job."""
+_LATE_ROUNDS = 5
+"""How often the session is looked at for processes that were started while the others were being stopped."""
 _ASK_S = 5.0
 _REMIND_S = 30.0
 
@@ -253,6 +255,21 @@ class _Stop:
 
     def run(self, record: KillRecord) -> tuple[KillRecord, dict[int, str], How]:
         """Return the record with the time of the stop, the states of what still lives, and how it ended."""
+        record, states, how = self._escalate(record)
+        for _ in range(_LATE_ROUNDS):
+            late = read_process_table(self.host).joined_later(record.processes)
+            if not late:
+                return record, states, how
+            self.say(f"{len(late)} more processes were started in its session meanwhile")
+            record = record.model_copy(update={"processes": [*record.processes, *late]})
+            write_record(self.host, self.layout.kill_json, record)
+            record, how = self._send(record, "KILL"), "killed"
+            states = self._watch(record, AFTER_SIGKILL_S, None)
+        message = f"the session of {self.aim.processes[0].label} on {self.host.target} goes on starting processes"
+        raise OpsError("kill-survived", message, "look at it there, then run kill again")
+
+    def _escalate(self, record: KillRecord) -> tuple[KillRecord, dict[int, str], How]:
+        """Tell the recorded processes to stop, watch, and use SIGKILL at the end; returns what ``run`` does."""
         drain = self._drain()
         if record.signalled_uptime_s is not None:
             self.say("it was told to stop before")

@@ -291,3 +291,33 @@ cli.main()
     out, err = process.communicate(timeout=20)
     assert (process.returncode, out) == (130, "tidied\n")
     assert err == "error: interrupted: in order\n"
+
+
+@pytest.mark.usefixtures("probe")
+def test_an_empty_target_is_not_the_last_one(capsys: pytest.CaptureFixture[str]) -> None:
+    open_state().remember_target("gpu1")
+    assert cli.run(["where", ""]) == 2
+    assert "the host is missing (from the command line)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ignored", [True, False])
+def test_nohup_is_respected(probe: Any, monkeypatch: pytest.MonkeyPatch, ignored: bool) -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    seen: list[bool] = []
+    probe["do"] = lambda _: seen.append(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)
+    monkeypatch.setattr(sys, "argv", ["cuzkops", "probe"])
+    try:
+        with pytest.raises(SystemExit):
+            cli.main()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert seen == [ignored]
+
+
+def test_no_home_folder_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr(Path, "expanduser", lambda _: (_ for _ in ()).throw(RuntimeError))
+    assert cli.run(["where"]) == 2
+    assert capsys.readouterr().err.startswith("error: the state folder is ~/.local/state, and no home folder is known")

@@ -251,3 +251,9 @@ def record_as_daemon(tmp_path: Path, process: subprocess.Popen[bytes]) -> None:
     run_folder = tmp_path / "remote" / "prover" / "run"
     run_folder.mkdir(parents=True)
     (run_folder / "daemon.json").write_text(json.dumps(record))
+
+
+@pytest.mark.parametrize("release", ["../../x", "", "a b", "-x"])
+def test_what_cannot_be_the_name_of_a_release(release: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["launch", "local", "--remote-dir", str(tmp_path), "--release", release]) == 2
+    assert "is not the name of a release" in capsys.readouterr().err

@@ -288,6 +288,20 @@ def test_a_log_is_followed_through_rotation_and_truncation_to_the_daemons_end(
     ]
 
 
+def test_a_line_with_the_byte_of_our_words_comes_whole(host: Host, layout: Layout, logs: Path) -> None:
+    (logs / "r.log").write_bytes(b"a\x01b\nc\n")
+    with closing(follow(host, layout, log=str(logs / "r.log"))) as lines:  # type: ignore[type-var] # a generator
+        assert [next(lines), next(lines)] == [b"a\x01b", b"c"]
+
+
+@pytest.mark.parametrize("state", [b"[]", b"3", b'{"r.log": null}', b"\xff"])
+def test_damaged_state_is_as_good_as_none(host: Host, layout: Layout, logs: Path, copies: Path, state: bytes) -> None:
+    (logs / "r.log").write_bytes(b"one\n")
+    copies.mkdir()
+    (copies / ".collected.json").write_bytes(state)
+    assert collect(host, layout, copies).files[0].new_bytes == 4
+
+
 def test_closing_the_iterator_ends_the_script(host: Host, layout: Layout, logs: Path) -> None:
     (logs / "r.log").write_bytes(b"one\n")
     with closing(follow(host, layout, log=str(logs / "r.log"))) as lines:  # type: ignore[type-var] # a generator

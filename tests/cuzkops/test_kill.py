@@ -32,6 +32,18 @@ if TYPE_CHECKING:
     from cuzkops.remote.layout import Layout
     from cuzkops.remote.local import LocalHost
 
+# Starts a process in its session every 20 ms, and does not listen to SIGTERM.
+SPAWNER = """
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("ready", flush=True)
+for _ in range(500):
+    if os.fork() == 0:
+        time.sleep(60)
+        os._exit(0)
+    time.sleep(0.02)
+"""
+
 CHILD = """
 import subprocess, sys, time
 code = "import time; x = bytearray(30 << 20); print('up', flush=True); time.sleep(600)"
@@ -150,6 +162,18 @@ def test_the_recorded_daemon_is_stopped_with_its_whole_session(host: LocalHost, 
         assert result.processes[0].pid == process.pid
         child = result.processes[1].pid
         assert not [p for p in probe_processes(host, pids=[child]) if p.n_live_threads]
+
+
+def test_what_the_session_starts_while_it_is_stopped_is_stopped_too(host: LocalHost, layout: Layout) -> None:
+    with running(sys.executable, "-c", SPAWNER, new_session=True) as process:
+        write_daemon(layout, process.pid)
+        said: list[str] = []
+        result = kill(host, layout, KillRequest(grace_s=1), said.append)
+        table = read_process_table(host)
+    assert result.how == "killed"
+    assert [s.pid for s in table.stats.values() if s.session_id == process.pid and s.state not in "ZX"] == []
+    assert any("more processes were started in its session meanwhile" in text for text in said)
+    assert len(kill_json(layout).processes) > 10
 
 
 def test_descendants_go_too_and_the_shared_session_stays(host: LocalHost, layout: Layout) -> None:

@@ -41,8 +41,14 @@ def test_every_problem_is_named_at_once(tmp_path: Path) -> None:
     assert "target, name, remote_dir, config, builder, base_image, identity" in caught.value.hint
 
 
-@pytest.mark.parametrize("content", [b"target = ", b"\xff", b"x"])
+@pytest.mark.parametrize("content", [b"target = ", b"\xff", b"x", b"x = " + b"9" * 5000, b"x = " + b"[" * 5000])
 def test_what_is_not_toml_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "cuzkops.toml").write_bytes(content)
     with pytest.raises(UsageError, match=r"cuzkops\.toml is not TOML"):
+        find_project(tmp_path)
+
+
+def test_a_home_of_nobody_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "cuzkops.toml").write_text('identity = "~nobody-here/key"\n')
+    with pytest.raises(UsageError, match=r"identity in .*cuzkops\.toml is ~nobody-here/key, and no home folder"):
         find_project(tmp_path)

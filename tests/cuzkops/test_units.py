@@ -14,7 +14,9 @@ def test_durations_are_read(text: str, seconds: float) -> None:
     assert parse_duration_s(text) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("text", ["", "30", "s", "-5s", "1e3s", "10min", "10 M", "5s5", "inf", "nan", "1h30m", "٣s"])
+@pytest.mark.parametrize(
+    "text", ["", "30", "s", "-5s", "1e3s", "10min", "10 M", "5s5", "inf", "nan", "1h30m", "٣s", "9" * 400 + "d"]
+)
 def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_duration_s(text)
@@ -30,7 +32,7 @@ def test_sizes_are_read(text: str, n_bytes: int) -> None:
     assert parse_size_bytes(text) == n_bytes
 
 
-@pytest.mark.parametrize("text", ["", "2", "2G", "2gib", "GiB", "-2GiB", "2GiB extra", "auto"])
+@pytest.mark.parametrize("text", ["", "2", "2G", "2gib", "GiB", "-2GiB", "2GiB extra", "auto", "9" * 400 + "TiB"])
 def test_what_is_no_size_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_size_bytes(text)

@@ -28,6 +28,7 @@ from cuzkops.demohost import DemoHost
 from cuzkops.errors import OpsError, TimeoutExpired, UnreachableError, UsageError
 from cuzkops.remote import connection
 from cuzkops.remote.connection import SshHost
+from cuzkops.remote.login import Access
 from cuzkops.remote.opening import open_host
 from cuzkops.target import Target
 
@@ -99,6 +100,33 @@ class TestNoWayIn:
     def test_no_such_host(self) -> None:
         with pytest.raises(UnreachableError, match=r"no address is known for the host no-such-host\.invalid"):
             open_host(Target("no-such-host.invalid"))
+
+    @pytest.mark.parametrize("name", ["a" * 300, "a..b"])
+    def test_what_cannot_be_the_name_of_a_host(self, name: str) -> None:
+        with pytest.raises(UnreachableError, match="no address is known for the host a"):
+            open_host(Target(name))
+
+    def test_a_file_that_is_no_private_key(self, sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "key").write_text("garbage\n")
+        with pytest.raises(UsageError, match=rf"a private key for .* cannot be used: .*; named were: {tmp_path}/key"):
+            open_host(sshd.target, Access(tmp_path / "key"))
+        with pytest.raises(UsageError, match="is not a file that can be read"):
+            open_host(sshd.target, Access(tmp_path))
+        write_ssh_config(tmp_path / "config", tmp_path)
+        monkeypatch.setenv("CUZKOPS_SSH_CONFIG", str(tmp_path / "config"))
+        with pytest.raises(UnreachableError, match="offered: no key at all"):
+            open_host(sshd.target)
+
+    def test_jump_hosts_in_a_circle(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "config").write_text("Host a\n    HostName b\n    ProxyJump a\nHost *\n    ProxyJump a\n")
+        monkeypatch.setenv("CUZKOPS_SSH_CONFIG", str(tmp_path / "config"))
+        with pytest.raises(UsageError, match="config cannot be used for a: "):
+            open_host(Target("a"))
+
+    def test_known_hosts_of_nobody(self, sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("CUZKOPS_KNOWN_HOSTS", "~nobody-here/known_hosts")
+        with pytest.raises(UsageError, match="no home folder is known for ~nobody-here"):
+            open_host(sshd.target)
 
     @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
     def test_not_an_ssh_server(self, answer: bytes) -> None:
