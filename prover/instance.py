@@ -88,20 +88,6 @@ def expanded(path: Path, what: str) -> Path:
         ) from None
 
 
-def expanded(path: Path, what: str) -> Path:
-    """Replace ``~`` and ``~user`` at the start of a path.
-
-    Raises:
-        InputError: There is no such user, or this one has no home folder.
-    """
-    try:
-        return path.expanduser()
-    except RuntimeError:
-        raise InputError(
-            "no-home", f"{what} is {path}, and no home folder is known for {path.parts[0]}", "write the whole path"
-        ) from None
-
-
 def boot_id() -> str:
     """Name of this boot of the machine."""
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
