@@ -245,9 +245,9 @@ class Judge:
         pids = ", ".join(f"{process.pid} ({process.states})" for process in sample.live)
         states = "".join(process.states for process in sample.live)
         if record.signalled_uptime_s is None:
-            return Reason("still-running", f"no signal was sent yet to process {pids}: run kill")
+            return Reason("still-running", f"process {pids} was not told to stop yet: run kill")
         if not set(states) & set("DR"):
-            return Reason("still-running", f"process {pids} got its signal and still runs: run kill again to end it")
+            return Reason("still-running", f"process {pids} was told to stop and still runs: run kill again")
         return Reason("unpinning", f"the kernel is still taking process {pids} apart; {self._progress(sample.memory)}")
 
     def _progress(self, memory: Memory) -> str:

@@ -97,9 +97,7 @@ class KillRecord(StoredRecord):
     hugetlb_free_bytes: int = Field(default=0, description="free pages of the hugetlb pools")
     others: dict[str, int] = Field(description='memory in bytes of the larger other processes, by "pid:start_ticks"')
     uptime_s: float = Field(description="/proc/uptime when this was taken: the clock of the whole series")
-    signalled_uptime_s: float | None = Field(
-        default=None, description="when they were told to stop, which is done once"
-    )
+    signalled_uptime_s: float | None = Field(default=None, description="when they were told to stop: once")
 
 
 class RunRecord(StoredRecord):

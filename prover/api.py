@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect
 from prover.errors import BusyError, CapacityError, InputError, ProverError
 from prover.jobs import JobStore, error_body
 from prover.protocol import (
+    SHA256_PATTERN,
     DaemonState,
     DrainAnswer,
     ErrorAnswer,
@@ -82,7 +83,9 @@ def create_app(service: Service) -> FastAPI:
 
 def _add_work(app: FastAPI, service: Service) -> None:
     @app.put("/v1/witnesses/{sha256}")
-    async def put_witness(sha256: Annotated[str, Path(pattern="^[0-9a-f]{64}$")], request: Request) -> WitnessAnswer:
+    async def put_witness(
+        sha256: Annotated[str, Path(pattern=f"^{SHA256_PATTERN}$")], request: Request
+    ) -> WitnessAnswer:
         if service.jobs.closed:
             raise BusyError("draining", "the daemon is draining: it takes no witnesses", "wait for the next daemon")
         with service.witnesses.receive(sha256) as incoming:

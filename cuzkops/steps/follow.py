@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from cuzkops.errors import UsageError
 from cuzkops.remote.daemon import find_daemon
 from cuzkops.remote.host import Script
+from cuzkops.remote.script import LIVES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,16 +30,11 @@ else
     tail -n "$LINES_BACK" <&4
 fi
 beats=0
-alive() {
-    [ -z "$PID" ] && return 0
-    read -r stat <"/proc/$PID/stat" || return 1
-    set -- ${stat##*) }
-    [ "$1" != Z ] && [ "$1" != X ] && [ "${20}" = "$START_TICKS" ]
-}
 while :; do
-    alive 2>/dev/null && lives=1 || lives=0
+    [ -z "$PID" ] || lives "$PID" "$START_TICKS"
+    gone=$?
     cat <&4
-    if [ "$lives" = 0 ]; then
+    if [ "$gone" -ne 0 ]; then
         printf '\001ended\n'
         exit 0
     fi
@@ -126,7 +122,7 @@ def follow_script(layout: Layout, log: str, process: tuple[int, int] | None, lin
     pid, start_ticks = process or ("", "")
     return Script(
         f"follow {log.removeprefix(layout.logs + '/')}",
-        _FOLLOW,
+        LIVES + _FOLLOW,
         {
             "LOG": log,
             "PID": str(pid),

@@ -164,7 +164,7 @@ def test_a_process_that_lives_is_never_released() -> None:
 def test_a_process_without_a_signal_is_told_apart() -> None:
     judge = Judge(kill_record(10 * GIB, 8 * GIB, signalled_uptime_s=None), None, 1800)
     assert run(judge, flat(10 * GIB, 1, live=(LiveProcess(812, "S"),))) is None
-    assert "no signal was sent yet" in judge.reason.sentence
+    assert "was not told to stop yet" in judge.reason.sentence
 
 
 def test_a_zombie_without_threads_is_gone() -> None:

@@ -129,7 +129,7 @@ def test_check_does_not_wait(host: LocalHost, layout: Layout) -> None:
     with holding(HELD_MIB) as process:
         write_record(host, layout.kill_json, take_baseline(host, layout.name, [process.pid]))
         started = time.monotonic()
-        with pytest.raises(TimeoutExpired, match="no signal was sent yet") as expired:
+        with pytest.raises(TimeoutExpired, match="was not told to stop yet") as expired:
             wait_memory(host, layout, WaitRequest(check=True))
         assert time.monotonic() - started < 10
         assert expired.value.code == "still-running"
