@@ -12,7 +12,7 @@ from bls12 import Group
 import kernels
 from kernels.build import build
 from kernels.host.backend import HostBackend
-from kernels.host.library import HostLibrary, load_library
+from kernels.host.library import LEAVES, HostLibrary, load_library
 
 if TYPE_CHECKING:
     from kernels.interface import Backend
@@ -30,10 +30,20 @@ def host(library: HostLibrary) -> Backend:
     return kernels.backend("host", threads=2)
 
 
-@pytest.fixture(scope="session", params=[1, 3, 8])
-def threaded(library: HostLibrary, request: pytest.FixtureRequest) -> Backend:
+@pytest.fixture(scope="session", params=[(1, None), (3, "portable64"), (8, None)], ids=["1", "3-portable64", "8"])
+def threaded(library: HostLibrary, request: pytest.FixtureRequest) -> HostBackend:
+    """Several numbers of threads, and the arithmetic of every CPU beside the fastest of this one."""
     del library
-    return HostBackend(request.param)
+    threads, leaf = request.param
+    return HostBackend(threads, leaf)
+
+
+@pytest.fixture(params=["portable64", "adx64", "carry32"])
+def leaf(library: HostLibrary, request: pytest.FixtureRequest) -> int:
+    """Number of an arithmetic below the fields; carry32 is the one of a device, emulated."""
+    if request.param == "adx64" and library.best_leaf != "adx64":
+        pytest.skip("this CPU has no mulx or no adcx")
+    return LEAVES[request.param]
 
 
 @pytest.fixture(params=["g1", "g2"])

@@ -22,14 +22,14 @@ FORMULAS = {"add_mixed": 0, "add_full": 1, "double_affine": 2, "double_full": 3}
 
 @pytest.mark.parametrize("formula", FORMULAS)
 def test_formula_on_every_pair_of_special_points(
-    library: HostLibrary, group: Group, formula: str, rng: random.Random
+    library: HostLibrary, leaf: int, group: Group, formula: str, rng: random.Random
 ) -> None:
     p, q = group.random(rng), group.random(rng)
     special: list[Any] = [group.infinity(), p, -p, p + p, q, -q, p + q, group.point()]
     pairs = list(itertools.product(special, repeat=2))
     a, b = (group.array([pair[i] for pair in pairs]).limbs for i in (0, 1))
     out = np.empty_like(a)
-    library.call("cuzkops_points", 0, 1 if group.name == "g1" else 2, FORMULAS[formula], a, b, len(a), out)
+    library.call("cuzkops_points", leaf, 1 if group.name == "g1" else 2, FORMULAS[formula], a, b, len(a), out)
     expected = [x + y if formula.startswith("add") else x + x for x, y in pairs]
     assert np.array_equal(out, group.array(expected).limbs)
 

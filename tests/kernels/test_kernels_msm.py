@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from bls12 import Group, to_limbs
+from bls12 import Group, scalar, to_limbs
 
-from kernels.gen.constants import R
+from kernels.gen.constants import R, Z
 from kernels.interface import Backend, FrPlain, KernelError
 
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def test_edge_scalars(host: Backend, group: Group, rng: random.Random) -> None:
     scalars = [0, 1, 2, R - 1, R - 2, (R - 1) // 2, (R + 1) // 2, 2**254, 2**255 % R, 2**64 - 1, 2**64, 2**128, 2**192]
     points = [group.random(rng) for _ in scalars]
     assert np.array_equal(msm(host, group, points, scalars), group.array([group.sum(points, scalars)]).limbs)
-    for point, scalar in zip(points, scalars, strict=True):
-        assert np.array_equal(msm(host, group, [point], [scalar]), group.array([group.sum([point], [scalar])]).limbs)
+    for point, k in zip(points, scalars, strict=True):
+        assert np.array_equal(msm(host, group, [point], [k]), group.array([group.sum([point], [k])]).limbs)
 
 
 @pytest.mark.parametrize("n", [2, 64, 300])
@@ -67,6 +67,33 @@ def test_zero_one_witness(host: Backend, rng: random.Random) -> None:
     group = Group("g1")
     points, scalars = some_points(group, 500, rng), [rng.randrange(2) for _ in range(500)]
     assert np.array_equal(msm(host, group, points, scalars), group.array([group.sum(points, scalars)]).limbs)
+
+
+def test_scalars_near_the_places_where_they_are_split(host: Backend, group: Group, rng: random.Random) -> None:
+    squares = [Z * Z, Z * Z // 2, (R // (Z * Z)) * Z * Z, Z**3, Z**3 // 2, Z // 2, Z, 2**127, 2**126, 2**63]
+    scalars = [k + step for k in squares for step in (-2, -1, 0, 1, 2)] + [R - Z * Z, R - Z, R // 2 + 1]
+    points = [group.random(rng) for _ in scalars]
+    assert np.array_equal(msm(host, group, points, scalars), group.array([group.sum(points, scalars)]).limbs)
+    for i in range(0, len(scalars), 4):
+        expected = group.array([points[i] * scalar(scalars[i])]).limbs
+        assert np.array_equal(msm(host, group, [points[i]], [scalars[i]]), expected)
+
+
+@pytest.mark.parametrize("k", [R, R + 1, 2 * R, 2 * R + 5, 2**256 - 1])
+def test_scalars_count_modulo_r(host: Backend, group: Group, k: int, rng: random.Random) -> None:
+    point = group.random(rng)
+    assert np.array_equal(msm(host, group, [point], [k]), group.array([point * scalar(k % R)]).limbs)
+
+
+@pytest.mark.parametrize("values", ["one", "two", "small", "zero-one", "any"])
+def test_thousands_of_points_with_few_or_many_different_digits(
+    threaded: Backend, group: Group, values: str, rng: random.Random
+) -> None:
+    n = 2**12 + 1 if group.name == "g1" else 2**10 + 1
+    pool = {"one": [1], "two": [rng.randrange(R), rng.randrange(R)], "small": list(range(2**16)), "zero-one": [0, 0, 1]}
+    points = some_points(group, n, rng)
+    scalars = [rng.choice(pool[values]) if values in pool else rng.randrange(R) for _ in range(n)]
+    assert np.array_equal(msm(threaded, group, points, scalars), group.array([group.sum(points, scalars)]).limbs)
 
 
 def test_out_and_timer(host: Backend, group: Group, rng: random.Random) -> None:

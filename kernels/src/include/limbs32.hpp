@@ -29,9 +29,11 @@ struct Carry32 {
     }
 
     // Product and reduction row by row, as Portable64::mul, with the low and the high halves of the 32-bit products
-    // added in a chain each. 2 (2N)^2 + 2N products, each counted for its low and its high half.
+    // added in a chain each. 2 (2N)^2 + 2N products, each counted for its low and its high half. Not inlined: the code of a
+    // point addition would take minutes to compile.
     template <class M>
-    CUZKOPS_FN static void mul(std::uint64_t* out, const std::uint64_t* a, const std::uint64_t* b) {
+    __attribute__((noinline)) CUZKOPS_FN static void mul(std::uint64_t* out, const std::uint64_t* a,
+                                                         const std::uint64_t* b) {
         std::uint32_t t[n<M> + 2] = {};
         Words<M> factor, modulus;
         for (int j = 0; j < n<M>; j++) {
@@ -52,7 +54,8 @@ struct Carry32 {
     template <class M> CUZKOPS_FN static void square(std::uint64_t* out, const std::uint64_t* a) { mul<M>(out, a, a); }
 
     template <class M>
-    CUZKOPS_FN static void multiply_wide(std::uint64_t* out, const std::uint64_t* a, const std::uint64_t* b) {
+    __attribute__((noinline)) CUZKOPS_FN static void multiply_wide(std::uint64_t* out, const std::uint64_t* a,
+                                                         const std::uint64_t* b) {
         std::uint32_t t[2 * n<M> + 2] = {};
         Words<M> factor;
         for (int j = 0; j < n<M>; j++) factor.word[j] = half(a, j);
@@ -73,7 +76,8 @@ struct Carry32 {
         store(out + M::N, high);
     }
 
-    template <class M> CUZKOPS_FN static void reduce(std::uint64_t* out, const std::uint64_t* wide) {
+    template <class M>
+    __attribute__((noinline)) CUZKOPS_FN static void reduce(std::uint64_t* out, const std::uint64_t* wide) {
         std::uint32_t t[n<M> + 2] = {};
         Words<M> modulus;
         for (int j = 0; j < n<M>; j++) {
