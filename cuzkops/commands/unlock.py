@@ -35,6 +35,7 @@ def unlock(place: Place, *, yes: Yes = False, dry_run: DryRun = False) -> None:
             if not place.screen.confirm("Remove it? A deploy that still runs would be disturbed."):
                 place.screen.result({"unlocked": False, "holder": holder}, "the lock was left alone")
                 return
+        place.session.interrupted = f"the lock may have been removed; `{place.command('status')}` shows who holds it"
         removed = step.unlock(host, layout) or holder
         place.screen.result({"unlocked": True, "holder": removed}, f"removed the lock of {place.target}")
 
