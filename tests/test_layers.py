@@ -21,6 +21,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "cuzkops.configuration",
         "cuzkops.demo",
         "cuzkops.errors",
+        "cuzkops.paths",
         "cuzkops.project",
         "cuzkops.records",
         "cuzkops.rendering",
@@ -36,6 +37,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "cuzkops.configuration",
         "cuzkops.errors",
         "cuzkops.memory_verdict",
+        "cuzkops.paths",
         "cuzkops.profiles",
         "cuzkops.records",
         "cuzkops.state",
@@ -45,6 +47,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "cuzkops/remote": (
         "cuzkops.remote",
         "cuzkops.errors",
+        "cuzkops.paths",
         "cuzkops.records",
         "cuzkops.state",
         "cuzkops.target",
