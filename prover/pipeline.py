@@ -133,7 +133,7 @@ class Engine:
             raise InputError(
                 "circuit-digest",
                 f"{plan.path} has the digest {key.sha256}, not {plan.sha256}",
-                "ship the circuit again",
+                "remove this damaged file, and ship the circuit again",
             )
         reservation.resize(plan.held_bytes)
         self._loaded[plan.name] = LoadedCircuit(plan, key)

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
 _POINT = r"""
 point() {  # move the link `current` to $1 in one step
+    if [ -e current ] && [ ! -L current ]; then
+        echo "$DAEMON_HOME/current is not the link that it should be: move it away" >&2
+        return 1
+    fi
     rm -f "current.tmp-$LAUNCH_ID"
     ln -s "$1" "current.tmp-$LAUNCH_ID" || return 1
     mv -fT "current.tmp-$LAUNCH_ID" current 2>/dev/null && return 0

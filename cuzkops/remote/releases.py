@@ -151,7 +151,8 @@ found=$(sha256sum <config.toml) || exit 1
 found=${found%% *}
 [ "$found" = "$CONFIG_SHA256" ] || { echo "config.toml arrived as $found" >&2; exit 65; }
 chmod 700 . || exit 1
-[ -d "$RELEASE" ] || mv "$RELEASE.tmp-$TOKEN" "$RELEASE"
+# A release is whole when it appears; one that lost a part since then would be refused by the check for ever.
+[ -f "$RELEASE/config.toml" ] || { rm -rf "$RELEASE" && mv "$RELEASE.tmp-$TOKEN" "$RELEASE"; }
 """,
         {
             "LAYERS": layout.layers,

@@ -102,6 +102,14 @@ def test_what_dead_clients_left_is_removed_at_a_launch(layout: Layout, start: La
     assert sorted(path.name for path in Path(layout.run).iterdir()) == ["daemon.json", "daemon.lock"]
 
 
+def test_a_folder_in_the_place_of_current_is_refused(layout: Layout, start: Launch) -> None:
+    Path(layout.current, "mine").mkdir(parents=True)
+    with pytest.raises(OpsError, match=f"{layout.current} is not the link that it should be"):
+        start()
+    assert [path.name for path in Path(layout.current).iterdir()] == ["mine"]
+    assert not Path(layout.daemon_json).exists()
+
+
 def test_an_audit_log_that_cannot_be_written_stops_no_daemon(layout: Layout, start: Launch) -> None:
     start()
     end(json.loads(Path(layout.daemon_json).read_text())["pid"])

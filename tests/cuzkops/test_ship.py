@@ -77,6 +77,14 @@ def test_shipping_again_changes_nothing(host: Host, layout: Layout, request_: Sh
     assert release.stat() == before
 
 
+def test_a_release_that_lost_its_configuration_is_made_again(host: Host, layout: Layout, request_: ShipRequest) -> None:
+    release = Path(layout.release(ship(host, layout, request_).release_id))
+    (release / "config.toml").unlink()
+    assert ship(host, layout, request_).sent == ()
+    assert (release / "config.toml").read_bytes() == request_.config.text
+    assert names(layout.releases) == [release.name]
+
+
 def test_a_changed_file_of_the_app_sends_the_app_alone(
     host: Host, layout: Layout, request_: ShipRequest, make_artifact: Callable[..., Artifact]
 ) -> None:
