@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from cuzkops.errors import UsageError
+from cuzkops.errors import OpsError, UsageError
 from cuzkops.project import Project, find_project
 from cuzkops.target import Target, parse_target
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 TargetSource = Literal["the command line", "CUZKOPS_TARGET", "cuzkops.toml", "the last command"]
 
+# A command in a hint that names no place yet: a verb, and at most options and numbers behind it.
+_BARE_COMMAND = re.compile(r"`cuzkops (adopt|deploy|kill|launch|logs|ship|status|wait-memory)((?: --[a-z-]+| \d+)*)`")
+
 
 @dataclass
 class Session:
@@ -32,11 +36,13 @@ class Session:
         screen: Where it writes.
         state: What the tool remembers.
         interrupted: What to say if Ctrl-C comes now: what is left running, and how to go on.
+        given: The command's own options as they were given, as words: those of its place are ``Place``'s.
     """
 
     screen: Screen
     state: State
     interrupted: str = "nothing was changed"
+    given: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,11 @@ class Place:
         with open_host(self.target, access, on_host_key=self.screen.say) as host:
             layout = resolve_layout(host, self.remote_dir, self.name)
             self.session.state.remember_target(str(self.target))
-            yield host, layout
+            try:
+                yield host, layout
+            except OpsError as error:
+                error.hint = self.placed(error.hint)
+                raise
 
     @contextlib.contextmanager
     def locked(self, host: Host, layout: Layout, step: str) -> Iterator[Callable[[str], None]]:
@@ -100,7 +110,19 @@ class Place:
             words += ["--name", self.name]
         if self.remote_dir != DEFAULT_REMOTE_DIR:
             words += ["--remote-dir", self.remote_dir]
+        if self.identity is not None:
+            words += ["--identity", str(self.identity)]
+        if self.host_key:
+            words += ["--host-key", self.host_key]
         return f"cuzkops {verb} {shlex.join(words)}"
+
+    def again(self, verb: str) -> str:
+        """The command line of the running command, with every option that was given."""
+        return shlex.join([*shlex.split(self.command(verb)), *self.session.given])
+
+    def placed(self, text: str) -> str:
+        """A sentence in which every command names this place: the steps know verbs alone."""
+        return _BARE_COMMAND.sub(lambda match: f"`{self.command(match[1] + match[2])}`", text)
 
 
 def find_place(

@@ -28,6 +28,8 @@ from cuzkops.state import new_run_id
 from cuzkops.units import format_duration_s
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import typer
 
     from cuzkops.memory_verdict import Reason, Sample
@@ -81,7 +83,7 @@ def deploy(
         if dry_run:
             place.screen.plan(step.plan(host, layout, request, load_artifact(artifact or DEFAULT_ARTIFACT)))
             return
-        result = step.deploy(host, layout, request, DeployView(place.session, run, place.command("deploy")))
+        result = step.deploy(host, layout, request, DeployView(place.session, run, place.again("deploy"), place.placed))
         run.write(result.run)
     place.screen.result(result, deployed_text(place, result))
 
@@ -93,13 +95,17 @@ class DeployView:
         session: The command.
         run: Folder of the run.
         again: The command line that goes on after an interruption.
+        placed: Names the place in the commands of a sentence.
     """
 
-    def __init__(self, session: Session, run: RunFolder, again: str) -> None:
+    def __init__(
+        self, session: Session, run: RunFolder, again: str, placed: Callable[[str], str] = lambda text: text
+    ) -> None:
         self._session = session
         self._screen: Screen = session.screen
         self._run = run
         self._again = again
+        self._placed = placed
         self._step = ""
         self._keeps_samples = True
 
@@ -141,7 +147,7 @@ class DeployView:
 
     def if_interrupted(self, text: str) -> None:
         """See ``Observer.if_interrupted``."""
-        self._session.interrupted = f"{text}; go on with: {self._again}"
+        self._session.interrupted = f"{self._placed(text)}; go on with: {self._again}"
 
 
 def last_peak_bytes(state: State, target: str, name: str) -> int | None:

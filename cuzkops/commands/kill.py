@@ -53,10 +53,9 @@ def kill(
         if shown and not yes and not _confirmed(place, pid):
             screen.result({"how": "nothing", "sentence": "it was left alone"}, "it was left alone")
             return
-        again = place.command("kill") + ("" if pid is None else f" --pid {pid}")
         place.session.interrupted = (
             f"it may have been told to stop; `{place.command('status')}` shows what runs, "
-            f"and `{again}` goes on with the same processes"
+            f"and `{place.again('kill')}` goes on with the same processes"
         )
         with place.locked(host, layout, "kill"):
             result = step.kill(host, layout, request, lambda text: screen.say(f"kill: {text}"))

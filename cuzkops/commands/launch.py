@@ -56,7 +56,7 @@ def launch(
                 layout,
                 request,
                 lambda text: place.screen.say(f"launch: {text}"),
-                lambda text: setattr(place.session, "interrupted", text),
+                lambda text: setattr(place.session, "interrupted", place.placed(text)),
             )
         place.screen.result(result, launched_text(result))
 

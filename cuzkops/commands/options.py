@@ -190,6 +190,24 @@ def size_bytes(text: str | None) -> int | None:
     return None if text is None else parse_size_bytes(text)
 
 
+def _given(context: typer.Context, names: set[str]) -> tuple[str, ...]:
+    """The options among ``names`` that stand on the command line, with their values, as words."""
+    words: list[str] = []
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name not in names or source is None or source.name != "COMMANDLINE" or not parameter.opts:
+            continue
+        option, value = parameter.opts[0], context.params[parameter.name]
+        if not option.startswith("-"):
+            continue  # an argument
+        if value is True:
+            words.append(option)
+            continue
+        for one in value if isinstance(value, list | tuple) else [value]:
+            words += [option, str(getattr(one, "value", one))]
+    return tuple(words)
+
+
 def _extend(
     command: Callable[..., None], call: Callable[[Session, dict[str, Any]], None], common: dict[str, tuple[Any, Any]]
 ) -> Callable[..., None]:
@@ -208,6 +226,7 @@ def _extend(
         session: Session = context.obj
         session.screen.json_mode = values.pop("json_mode")
         session.screen.verbose = values.pop("verbose")
+        session.given = _given(context, {parameter.name for parameter in own})
         call(session, values)
 
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # what inspect.signature reads

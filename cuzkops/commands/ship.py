@@ -45,7 +45,7 @@ def ship(
         if dry_run:
             place.screen.plan(step.plan_ship(layout, request))
             return
-        place.session.interrupted = f"what arrived stays and is not sent again; go on with: {place.command('ship')}"
+        place.session.interrupted = f"what arrived stays and is not sent again; go on with: {place.again('ship')}"
         with place.locked(host, layout, "ship"):
             result = step.ship(host, layout, request, lambda transfer: place.screen.progress(transfer_text(transfer)))
         start = f"start it with: {place.command('launch')} --release {result.release_id}"

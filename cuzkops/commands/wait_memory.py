@@ -44,7 +44,7 @@ def wait_memory(
             place.screen.plan(step.plan_wait(host, layout))
             return
         place.session.interrupted = (
-            f"nothing was changed, and the memory goes on coming back; go on with: {place.command('wait-memory')}"
+            f"nothing was changed, and the memory goes on coming back; go on with: {place.again('wait-memory')}"
         )
         verdict = step.wait_memory(
             host, layout, request, lambda _, reason: place.screen.progress(f"wait-memory: {reason.sentence}")

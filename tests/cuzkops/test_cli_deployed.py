@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -17,11 +18,15 @@ import pytest
 
 from cuzkops import cli
 from cuzkops.state import open_state
+from cuzkops.steps import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from cuzkops.remote.host import Host
+    from cuzkops.remote.layout import Layout
     from cuzkops.steps.build import Artifact
+    from prover.protocol import JobAnswer
 
 ROOT = Path(__file__).parents[2]
 LOG = ROOT / "tests" / "data" / "timelines" / "two-circuits.log"
@@ -164,6 +169,53 @@ def test_a_witness_that_is_not_here_is_refused_before_connecting(
     assert "--on-host" in document["error"]["hint"]
 
 
+def test_proofs_that_cannot_be_kept_are_not_begun(
+    place: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "taken").write_bytes(b"")
+    status, document, _ = run(capsys, "prove", "mul60", str(WITNESS), *place, "--out", str(tmp_path / "taken"))
+    assert (status, document["error"]["code"]) == (2, "out")
+    assert f"proofs cannot be written to {tmp_path}/taken" in document["error"]["message"]
+
+
+def test_a_witness_without_a_byte_is_refused_before_connecting(
+    place: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "none.wtns").write_bytes(b"")
+    status, document, _ = run(capsys, "prove", "mul60", str(tmp_path / "none.wtns"), *place)
+    assert (status, document["error"]["message"]) == (2, f"{tmp_path}/none.wtns is empty")
+
+
+def test_an_interruption_keeps_the_proofs_that_arrived(
+    deploy: Callable[..., Any],
+    place: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert deploy()[0] == 0
+    really = load.prove
+
+    def interrupted(host: Host, layout: Layout, request: load.ProveRequest, keep: Callable[[Any], None]) -> Any:
+        n_done = 0
+
+        def keep_and_stop(job: JobAnswer) -> None:
+            nonlocal n_done
+            keep(job)
+            n_done += bool(job.proofs)
+            if n_done == 2:
+                raise KeyboardInterrupt
+
+        return really(host, layout, request, keep_and_stop)
+
+    monkeypatch.setattr(load, "prove", interrupted)
+    out = tmp_path / "out"
+    status, document, _ = run(capsys, "prove", "mul60", str(WITNESS), *place, "--out", str(out), "--count", "5")
+    assert status == 130
+    assert f"2 of 5 proofs were written to {out}; the jobs that were submitted" in document["error"]["message"]
+    assert sorted(str(path.relative_to(out)) for path in out.rglob("proof.json")) == ["1/proof.json", "2/proof.json"]
+
+
 def test_logs_where_nothing_was_launched(place: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     status, document, _ = run(capsys, "logs", *place)
     assert (status, document["error"]["code"]) == (2, "no-logs")
@@ -255,5 +307,9 @@ def test_ctrl_c_while_the_new_daemon_starts_names_it_and_how_to_go_on(
     assert pid, last
     assert last.startswith(f"error: interrupted: pid {pid[1]} of launch ")
     assert Path(f"/proc/{pid[1]}/exe").exists()  # it goes on, as it was said
-    assert "`cuzkops kill` stops it; go on with: cuzkops deploy local " in last
+    where = shlex.join(place)
+    again = (
+        f"`cuzkops kill {where}` stops it; go on with: cuzkops deploy {where} --config {config} --artifact {artifact}"
+    )
+    assert again in last
     assert not (tmp_path / "remote dir" / "lock").exists()

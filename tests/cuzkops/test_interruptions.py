@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from cuzkops.steps.build import Artifact
-
-HOW = "`cuzkops status` shows it, `cuzkops kill` stops it"
 
 
 @pytest.fixture
@@ -38,6 +37,11 @@ def artifact(make_artifact: Callable[..., Artifact]) -> str:
 
 def interrupt(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
+
+
+def how(place: list[str]) -> str:
+    where = " ".join(place)
+    return f"`cuzkops status {where}` shows it, `cuzkops kill {where}` stops it"
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -67,12 +71,12 @@ def test_launch_and_deploy_name_the_daemon_that_goes_on(
         patch.setattr("cuzkops.steps.launch._says_ready", interrupt)
         sentence = said(capsys, "deploy", *place, "--artifact", artifact)
         pid, launch_id = launched(tmp_path)
-        goes_on = f"pid {pid} of launch {launch_id} goes on starting on local: {HOW}"
-        assert sentence == f"{goes_on}; go on with: cuzkops deploy {' '.join(place)}"
+        goes_on = f"pid {pid} of launch {launch_id} goes on starting on local: {how(place)}"
+        assert sentence == f"{goes_on}; go on with: cuzkops deploy {' '.join(place)} --artifact {artifact}"
         assert cli.run(["kill", *place]) == 0
         sentence = said(capsys, "launch", *place)
         pid, launch_id = launched(tmp_path)
-        assert sentence == f"pid {pid} of launch {launch_id} goes on starting on local: {HOW}"
+        assert sentence == f"pid {pid} of launch {launch_id} goes on starting on local: {how(place)}"
     assert not (tmp_path / "remote/lock").exists()
 
 
@@ -81,8 +85,28 @@ def test_deploy_says_that_the_old_daemon_may_be_stopping(
 ) -> None:
     monkeypatch.setattr("cuzkops.steps.deploy.kill", interrupt)
     sentence = said(capsys, "deploy", *place, "--artifact", artifact)
-    again = f"cuzkops deploy {' '.join(place)}"
+    again = f"cuzkops deploy {' '.join(place)} --artifact {artifact}"
     assert sentence == f"the old daemon may have been told to stop; nothing is sent twice; go on with: {again}"
+
+
+def test_the_command_that_goes_on_repeats_every_option(
+    place: list[str],
+    artifact: str,
+    key: Path,
+    *,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("cuzkops.steps.deploy.kill", interrupt)
+    config = tmp_path / "it's one.toml"
+    config.write_text("")
+    where = [*place, "--identity", str(tmp_path / "a key"), "--host-key", "strict"]
+    given = ["--config", str(config), "--circuit", f"a={key}", "--circuit", f"b={key}", "--budget", "64MiB"]
+    given += ["--builder", "local", "--base-image", "debian:11", "--artifact", artifact, "--need", "1MiB"]
+    given += ["--timeout", "5m", "--grace", "3s"]
+    sentence = said(capsys, "deploy", *where, *given)
+    assert shlex.split(sentence.partition("go on with: ")[2]) == ["cuzkops", "deploy", *where, *given]
 
 
 def test_kill_names_the_command_that_goes_on(
@@ -94,7 +118,7 @@ def test_kill_names_the_command_that_goes_on(
             sentence = said(capsys, "kill", *place, "--pid", str(process.pid), "--yes")
         finally:
             process.kill()
-    assert f"`cuzkops kill {' '.join(place)} --pid {process.pid}` goes on with the same processes" in sentence
+    assert f"`cuzkops kill {' '.join(place)} --pid {process.pid} --yes` goes on with the same processes" in sentence
 
 
 def test_adopt_says_that_the_process_runs_on(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuzkops.project import Project
@@ -11,8 +13,6 @@ from cuzkops.session import Place, Session
 from cuzkops.target import parse_target
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pytest
 
 
@@ -34,3 +34,13 @@ def test_a_hint_is_one_command_for_a_shell(tmp_path: Path, monkeypatch: pytest.M
         *("cuzkops", "prove", "mul60", "WITNESS", "[::1]:22", "--name", "two"),
         *("--remote-dir", "~/o'ps folder; rm -rf *"),
     ]
+
+
+def test_the_hints_of_a_step_name_the_place_and_its_key() -> None:
+    keyed = replace(place(), identity=Path("a key"))
+    hint = "`cuzkops kill --pid 12` stops it; `cuzkops adopt 12` takes it over; `cuzkops logs ops@gpu1` is whole"
+    where = "ops@gpu1 --identity 'a key'"
+    assert keyed.placed(hint) == (
+        f"`cuzkops kill --pid 12 {where}` stops it; `cuzkops adopt 12 {where}` takes it over; "
+        "`cuzkops logs ops@gpu1` is whole"
+    )
