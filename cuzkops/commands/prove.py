@@ -1,9 +1,10 @@
-"""``cuzkops prove``: prove a witness through the deployed daemon."""
+"""``cuzkops prove``: prove a witness through the deployed daemon, and keep each proof from when it arrives."""
 
 from __future__ import annotations
 
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +18,8 @@ from cuzkops.state import write_atomically
 
 if TYPE_CHECKING:
     from prover.protocol import JobAnswer, ProofRecord
+
+_CANCELLED = "the jobs that were submitted and had not ended are cancelled; the daemon runs on"
 
 
 @on_host
@@ -41,35 +44,82 @@ def prove(
     """
     from cuzkops.steps import load  # noqa: PLC0415 - `--help` loads no records
 
-    local = None if on_host else expanded(witness, "the witness")
-    if local is not None and not (os.access(local, os.R_OK) and local.is_file()):
-        raise UsageError(
-            "witness", f"{witness} is not a file of this machine that can be read", "add --on-host for one of the host"
-        )
+    local = None if on_host else local_witness(witness)
     request = load.ProveRequest(circuit, local, witness if on_host else None, count, duration_s(timeout))
-    place.session.interrupted = "the jobs that were submitted are cancelled; the daemon runs on"
-    with place.open() as (host, layout):
-        jobs = load.prove(host, layout, request, lambda job: place.screen.progress(f"prove: {job.id} {job.state}"))
-    files = write_proofs(out, [proof for job in jobs for proof in job.proofs])
-    place.screen.result({"jobs": jobs, "files": files}, proved_text(jobs, files))
+    check_out(out)
+    files: dict[str, list[Path]] = {}
+    numbers: dict[str, int] = {}  # of each job, in the order of their submission
+    screen = place.screen
+
+    def keep(job: JobAnswer) -> None:
+        screen.progress(f"prove: {job.id} {job.state}")
+        number = numbers.setdefault(job.id, len(numbers) + 1)
+        for proof in job.proofs:
+            files[job.id] = write_proof(out if count == 1 else out / str(number), proof)
+        place.session.interrupted = f"{kept_text(len(files), count, out)}; {_CANCELLED}"
+
+    place.session.interrupted = f"no proof was written; {_CANCELLED}"
+    try:
+        with place.open() as (host, layout):
+            jobs = load.prove(host, layout, request, keep)
+    except OpsError:
+        if files:
+            screen.say(kept_text(len(files), count, out))
+        raise
+    written = [file for job in jobs for file in files[job.id]]
+    screen.result({"jobs": jobs, "files": written}, proved_text(jobs, written))
 
 
-def write_proofs(out: Path, proofs: list[ProofRecord]) -> list[Path]:
-    """Write each proof and its public inputs; returns the files.
+def local_witness(text: str) -> Path:
+    """The witness file of this machine, looked at before anything is sent.
+
+    Raises:
+        UsageError: It cannot be read, or nothing is in it.
+    """
+    path = expanded(text, "the witness")
+    if not (os.access(path, os.R_OK) and path.is_file()):
+        raise UsageError(
+            "witness", f"{text} is not a file of this machine that can be read", "add --on-host for one of the host"
+        )
+    if path.stat().st_size == 0:
+        raise UsageError("witness", f"{text} is empty", "calculate the witness again")
+    return path
+
+
+def check_out(out: Path) -> None:
+    """Make the folder of the proofs, and write there once: afterwards would be too late to learn that it fails.
+
+    Raises:
+        UsageError: Nothing can be written there.
+    """
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        message = f"proofs cannot be written to {out}: {error.strerror or error}"
+        raise UsageError("out", message, "name another folder with --out") from error
+
+
+def write_proof(folder: Path, proof: ProofRecord) -> list[Path]:
+    """Write a proof and its public inputs; returns the files.
 
     Raises:
         OpsError: The folder cannot be written.
     """
     files = []
-    for number, proof in enumerate(proofs, 1):
-        folder = out if len(proofs) == 1 else out / str(number)
-        for name, content in (("proof.json", proof.proof), ("public.json", proof.public)):
-            try:
-                write_atomically(folder / name, json.dumps(content, indent=1).encode() + b"\n", mode=0o644)
-            except OpsError as error:
-                raise OpsError("out", error.message, "name another folder with --out") from error
-            files.append(folder / name)
+    for name, content in (("proof.json", proof.proof), ("public.json", proof.public)):
+        try:
+            write_atomically(folder / name, json.dumps(content, indent=1).encode() + b"\n", mode=0o644)
+        except OpsError as error:
+            raise OpsError("out", error.message, "name another folder with --out") from error
+        files.append(folder / name)
     return files
+
+
+def kept_text(n_written: int, count: int, out: Path) -> str:
+    """How much of the work is kept, and where."""
+    return f"{n_written} of {count} proofs were written to {out}" if n_written else "no proof was written"
 
 
 def proved_text(jobs: list[JobAnswer], files: list[Path]) -> str:
