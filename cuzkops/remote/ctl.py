@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, TypeVar
 
 from cuzkops.errors import OpsError
@@ -56,17 +57,27 @@ def ctl_script(layout: Layout, *words: str, standard_input: str | None = None, r
         "RELEASE": layout.release(release_id) if release_id else layout.current,
         "DAEMON_HOME": layout.home,
         "INPUT": standard_input or "/dev/null",
+        "MISSING": json.dumps({"error": _missing(layout, release_id)}),
         **arguments,
     }
     call = " ".join(f'"${name}"' for name in arguments)
     body = f"""
 if [ ! -x "$RELEASE/prover" ]; then
-    echo "nothing was launched here: there is no $RELEASE/prover" >&2
-    exit 3
+    printf '%s\\n' "$MISSING"
+    exit 1
 fi
 "$RELEASE/prover" ctl {call} --json --home "$DAEMON_HOME" <"$INPUT"
 """
     return Script(f"ask the daemon: {' '.join(words)}", body, parameters, changes=words[0] not in _LOOKS)
+
+
+def _missing(layout: Layout, release_id: str | None) -> dict[str, str]:
+    """What to answer where the program itself is missing, in the form of a daemon's own error."""
+    if release_id:
+        message = f"the release {release_id} of {layout.name} is not in {layout.home}"
+        return {"code": "no-release", "message": message, "hint": "ship it again with `cuzkops ship`"}
+    message = f"no daemon {layout.name} was deployed there: {layout.home} has no release in use"
+    return {"code": "not-deployed", "message": message, "hint": "deploy one with `cuzkops deploy`"}
 
 
 def parse_answer(stdout: bytes, answer: type[R]) -> R | ErrorBody | str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections import deque
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 IN_FLIGHT = 4
 """Jobs that are submitted ahead, so that the daemon never waits for the connection."""
 _POLL_S = 20.0
+_STOPPED = ("no-daemon", "daemon-died")
+_KEPT_WITNESS = r"/[^:]*/state/witnesses/[0-9a-f]{64}"
+"""Where a daemon keeps a witness that was put, as its messages name it."""
 
 
 @dataclass(frozen=True)
@@ -71,25 +75,50 @@ def prove(
         OpsError: No daemon is ready, it refuses a job, or one failed; those behind it are cancelled.
         TimeoutExpired: ``timeout_s`` passed; what was left is cancelled.
     """
-    ctl(host, layout, ReadyAnswer, "ready")
+    _check_ready(host, layout)
     deadline = time.monotonic() + request.timeout_s
     waiting: deque[JobAnswer] = deque()
     done: list[JobAnswer] = []
     key = secrets.token_hex(8)
     try:
-        with _witness_on_host(host, layout, request) as path:
+        with _naming_the_witness(request), _witness_on_host(host, layout, request) as path:
             for index in range(request.count):
                 waiting.append(_submit(host, layout, request, path, f"{key}-{index}"))
                 on_job(waiting[-1])
                 if len(waiting) >= IN_FLIGHT:
                     done.append(_finish(host, layout, waiting, deadline, on_job))
-        while waiting:
-            done.append(_finish(host, layout, waiting, deadline, on_job))
+        with _naming_the_witness(request):
+            while waiting:
+                done.append(_finish(host, layout, waiting, deadline, on_job))
     except BaseException:
         for job in waiting:
             _cancel(host, layout, job)
         raise
     return done
+
+
+def _check_ready(host: Host, layout: Layout) -> None:
+    """Ask the daemon whether it takes jobs; one that does not run is to be started with this tool."""
+    try:
+        ctl(host, layout, ReadyAnswer, "ready")
+    except OpsError as error:
+        if error.code not in _STOPPED:
+            raise
+        raise OpsError(error.code, error.message, "start it with `cuzkops launch`", error.details) from error
+
+
+@contextmanager
+def _naming_the_witness(request: ProveRequest) -> Iterator[None]:
+    """Let an error name the witness as the user does, not as the daemon keeps it; a wrong name is a usage error."""
+    try:
+        yield
+    except OpsError as error:
+        here = str(request.witness) if request.witness else ""
+        message = re.sub(_KEPT_WITNESS, lambda _: here, error.message) if here else error.message
+        kind = UsageError if error.code == "no-such-circuit" else OpsError
+        if kind is OpsError and message == error.message:
+            raise
+        raise kind(error.code, message, error.hint, error.details) from error
 
 
 @contextmanager

@@ -5,13 +5,14 @@ import json
 import os
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cuzkops.errors import OpsError, TimeoutExpired, UsageError
 from cuzkops.remote.ctl import ctl, ctl_script, read_answer
 from cuzkops.remote.host import Completed, Script
+from cuzkops.steps import load
 from cuzkops.steps.launch import LaunchRequest, launch
 from cuzkops.steps.load import ProveRequest, prove
 from cuzkops.steps.ship import ShipRequest, ship
@@ -73,8 +74,50 @@ def test_jobs_that_do_not_end_in_time_are_cancelled(host: Host, layout: Layout, 
 
 
 def test_without_a_daemon_nothing_travels(host: Host, layout: Layout, witness: Path) -> None:
-    with pytest.raises(OpsError, match=r"nothing was launched here: there is no .*/current/prover"):
+    with pytest.raises(OpsError, match=f"no daemon {layout.name} was deployed there") as caught:
         prove(host, layout, ProveRequest("mul", witness))
+    assert (caught.value.code, caught.value.hint) == ("not-deployed", "deploy one with `cuzkops deploy`")
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, verb: str, code: str, message: str) -> None:
+    """Let the daemon refuse a verb with an error of its own; the other verbs reach it."""
+
+    def refuse(host: Host, layout: Layout, kind: type[Any], *words: str, **options: Any) -> Any:
+        if words[0] == verb:
+            raise OpsError(code, message, "the daemon's own hint")
+        return ctl(host, layout, kind, *words, **options)
+
+    monkeypatch.setattr(load, "ctl", refuse)
+
+
+@pytest.mark.parametrize("code", ["no-daemon", "daemon-died"])
+def test_a_daemon_that_was_stopped_is_to_be_launched(
+    host: Host, layout: Layout, witness: Path, monkeypatch: pytest.MonkeyPatch, code: str
+) -> None:
+    answering(monkeypatch, "ready", code, "no daemon runs in /home/x")
+    with pytest.raises(OpsError, match="no daemon runs") as caught:
+        prove(host, layout, ProveRequest("mul", witness))
+    assert caught.value.hint == "start it with `cuzkops launch`"
+
+
+@pytest.mark.usefixtures("daemon")
+def test_errors_name_the_witness_as_the_user_does(
+    host: Host, layout: Layout, witness: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answering(monkeypatch, "job", "truncated", f"job 1 failed: {layout.home}/state/witnesses/{'0a' * 32} ends early")
+    with pytest.raises(OpsError) as caught:
+        prove(host, layout, ProveRequest("mul", witness))
+    assert caught.value.message == f"job 1 failed: {witness} ends early"
+
+
+@pytest.mark.usefixtures("daemon")
+def test_a_circuit_that_is_not_served_is_a_usage_error(
+    host: Host, layout: Layout, witness: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answering(monkeypatch, "submit", "no-such-circuit", "there is no circuit 'mull'")
+    with pytest.raises(UsageError, match="there is no circuit 'mull'") as caught:
+        prove(host, layout, ProveRequest("mul", host_witness=str(witness)))
+    assert caught.value.hint == "the daemon's own hint"
 
 
 def test_a_request_names_one_witness(witness: Path) -> None:
