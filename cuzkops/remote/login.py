@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 _DEAD_AFTER_MS = 45_000
 """The kernel gives a connection up when what was sent is not acknowledged for so long."""
+_UNUSABLE_KEY = ("private key file", "Invalid key", "unexpected OpenSSH key header")
+"""What paramiko says of a key file that it cannot use."""
+_KEY_HEAD_BYTES = 1 << 16
 _DEFAULT_IDENTITIES = ("id_rsa", "id_ecdsa", "id_ed25519")
 
 
@@ -163,16 +166,33 @@ def identities(ssh_config: dict[str, Any], identity: Path | None = None) -> list
     """Identity files to offer: the one that was asked for, else those of ssh_config, else the usual three, if readable.
 
     Raises:
-        UsageError: The one that was asked for cannot be read.
+        UsageError: The one that was asked for cannot be read, or is no private key.
     """
     if identity is not None:
         if not (os.access(identity, os.R_OK) and identity.is_file()):
             message = f"the private key {identity} is not a file that can be read"
             raise UsageError("identity", message, "check --identity")
+        _check_private(identity)
         return [str(identity)]
     named = ssh_config.get("identityfile") or [f"~/.ssh/{name}" for name in _DEFAULT_IDENTITIES]
     paths = [Path(os.path.expanduser(path)) for path in ([named] if isinstance(named, str) else named)]  # noqa: PTH111 - leaves the ~ of an unknown user
     return [str(path) for path in paths if os.access(path, os.R_OK) and path.is_file()]
+
+
+def _check_private(identity: Path) -> None:
+    """Refuse a file that is no private key; a certificate stands for the key beside it."""
+    if identity.name.endswith("-cert.pub"):
+        return
+    with identity.open("rb") as file:
+        head = file.read(_KEY_HEAD_BYTES)
+    if b"PRIVATE KEY-----" in head:  # closes the first line in each of its formats
+        return
+    if identity.suffix == ".pub":
+        private = identity.with_suffix("")
+        raise UsageError(
+            "identity", f"{identity} is a public key, not a private one", f"name its private key: {private}"
+        )
+    raise UsageError("identity", f"{identity} is not a private key in a format of OpenSSH", "check --identity")
 
 
 def _socket(host: str, port: int, timeout_s: float) -> socket.socket:
@@ -217,7 +237,7 @@ def _check_with(
 
 
 def _not_ssh(hop: fabric.Connection, tried: list[str], only_files: bool, error: Exception) -> OpsError:
-    if "private key file" in str(error):
+    if any(words in str(error) for words in _UNUSABLE_KEY):
         message = (
             f"a private key for {hop.host} port {hop.port} cannot be used: {error}; named were: {', '.join(tried)}"
         )
@@ -249,5 +269,6 @@ def _not_accepted(hop: fabric.Connection, tried: list[str], only_files: bool, er
     return UnreachableError(
         "not-accepted",
         f"{hop.host} port {hop.port} did not let {hop.user} in; offered: {offered}{locked}",
-        "add the key to ssh-agent, name it as IdentityFile in ~/.ssh/config, or authorise it on the host",
+        "name a private key with -i FILE or as IdentityFile in ~/.ssh/config, add it to ssh-agent, "
+        "or authorise it on the host",
     )

@@ -363,3 +363,26 @@ def test_local_needs_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
     with pytest.raises(UsageError, match="needs Linux, and this machine runs darwin"):
         LocalHost()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message", "hint"),
+    [
+        ("id_ops.pub", "ssh-ed25519 AAAA ops", "id_ops.pub is a public key", "name its private key: {folder}/id_ops"),
+        ("notes.txt", "hello", "notes.txt is not a private key", "check --identity"),
+        ("empty", "", "empty is not a private key", "check --identity"),
+    ],
+)
+def test_a_file_that_is_no_private_key_is_refused_before_connecting(
+    tmp_path: Path, name: str, content: str, message: str, hint: str
+) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(UsageError, match=message) as caught:
+        identities({}, tmp_path / name)
+    assert caught.value.hint == hint.format(folder=tmp_path)
+
+
+def test_a_private_key_and_a_certificate_are_offered(tmp_path: Path) -> None:
+    for name, content in (("key", "-----BEGIN OPENSSH PRIVATE KEY-----\n"), ("key-cert.pub", "ssh-ed25519-cert AAAA")):
+        (tmp_path / name).write_text(content)
+        assert identities({}, tmp_path / name) == [str(tmp_path / name)]

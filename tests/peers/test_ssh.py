@@ -108,14 +108,18 @@ class TestNoWayIn:
 
     def test_a_file_that_is_no_private_key(self, sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "key").write_text("garbage\n")
+        with pytest.raises(UsageError, match="key is not a private key in a format of OpenSSH"):
+            open_host(sshd.target, Access(tmp_path / "key"))
+        (tmp_path / "key").write_text("-----BEGIN OPENSSH PRIVATE KEY-----\ngarbage\n")
         with pytest.raises(UsageError, match=rf"a private key for .* cannot be used: .*; named were: {tmp_path}/key"):
             open_host(sshd.target, Access(tmp_path / "key"))
         with pytest.raises(UsageError, match="is not a file that can be read"):
             open_host(sshd.target, Access(tmp_path))
         write_ssh_config(tmp_path / "config", tmp_path)
         monkeypatch.setenv("CUZKOPS_SSH_CONFIG", str(tmp_path / "config"))
-        with pytest.raises(UnreachableError, match="offered: no key at all"):
+        with pytest.raises(UnreachableError, match="offered: no key at all") as caught:
             open_host(sshd.target)
+        assert "-i FILE" in caught.value.hint
 
     def test_jump_hosts_in_a_circle(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "config").write_text("Host a\n    HostName b\n    ProxyJump a\nHost *\n    ProxyJump a\n")
