@@ -76,15 +76,21 @@ class Place:
         return self.session.screen
 
     @contextlib.contextmanager
-    def open(self) -> Iterator[tuple[Host, Layout]]:
-        """Connect, find the daemon's paths, and remember the target for the commands that follow."""
+    def open(self, *, remember: bool = True) -> Iterator[tuple[Host, Layout]]:
+        """Connect and find the daemon's paths.
+
+        Args:
+            remember: Whether the commands that follow without a target mean this one: those that only look leave the
+                remembered target alone, so that a later kill does not act where somebody only looked.
+        """
         from cuzkops.remote.login import Access  # noqa: PLC0415 - `--help` needs no connection
         from cuzkops.remote.opening import open_host, resolve_layout  # noqa: PLC0415 - the same
 
         access = Access(self.identity, self.host_key)
         with open_host(self.target, access, on_host_key=self.screen.say) as host:
             layout = resolve_layout(host, self.remote_dir, self.name)
-            self.session.state.remember_target(str(self.target))
+            if remember:
+                self.session.state.remember_target(str(self.target))
             try:
                 yield host, layout
             except OpsError as error:

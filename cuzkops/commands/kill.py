@@ -41,7 +41,7 @@ def kill(
 
     screen = place.screen
     grace_s = None if grace is None else duration_s(grace)
-    with place.open() as (host, layout):
+    with place.open(remember=not dry_run) as (host, layout):
         shown = _find(host, layout, pid)
         if shown:
             screen.say(shown_text(shown))

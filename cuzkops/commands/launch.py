@@ -42,7 +42,7 @@ def launch(
     from cuzkops.steps import launch as step  # noqa: PLC0415 - the same
     from cuzkops.steps.status import current_release  # noqa: PLC0415 - the same
 
-    with place.open() as (host, layout):
+    with place.open(remember=not dry_run) as (host, layout):
         release_id = current_release(host, layout) if release is None else _checked(release)
         manifest, config_sha256 = step.read_release(host, layout, release_id)
         request = step.LaunchRequest(release_id, new_run_id(), manifest, config_sha256, deadline_s=duration_s(timeout))

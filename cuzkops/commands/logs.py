@@ -48,7 +48,7 @@ def logs(
     from cuzkops.steps.follow import writer  # noqa: PLC0415 - the same
     from cuzkops.timing.read import read_table  # noqa: PLC0415 - the same
 
-    with place.open() as (host, layout):
+    with place.open(remember=False) as (host, layout):
         if follow and (daemon := writer(host, layout)):
             _follow(place, host, layout, daemon, _FOLLOW_LINES_BACK if lines is None else lines, parse=parse)
             return

@@ -25,7 +25,7 @@ def status(place: Place) -> None:
     """
     from cuzkops.steps import status as step  # noqa: PLC0415 - `--help` loads no records
 
-    with place.open() as (host, layout):
+    with place.open(remember=False) as (host, layout):
         report = step.status(host, layout)
         place.screen.result(report, status_text(place.name, report))
 

@@ -20,7 +20,7 @@ def unlock(place: Place, *, yes: Yes = False, dry_run: DryRun = False) -> None:
     """
     from cuzkops.steps import unlock as step  # noqa: PLC0415 - `--help` loads no records
 
-    with place.open() as (host, layout):
+    with place.open(remember=False) as (host, layout):
         if dry_run:
             place.screen.plan(step.plan_unlock(layout))
             return

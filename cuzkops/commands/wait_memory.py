@@ -39,7 +39,7 @@ def wait_memory(
     from cuzkops.steps import wait_memory as step  # noqa: PLC0415 - `--help` loads no records
 
     request = step.WaitRequest(size_bytes(need), duration_s(timeout), check)
-    with place.open() as (host, layout):
+    with place.open(remember=False) as (host, layout):
         if dry_run:
             place.screen.plan(step.plan_wait(host, layout))
             return

@@ -218,10 +218,19 @@ def test_a_command_that_reached_its_host_makes_it_the_last_target(
     status, document, _ = run(capsys, "kill", "nobody@localhost:1", *place[1:])
     assert (status, document["error"]["code"]) == (3, "refused")
     assert open_state().last_target() is None
-    run(capsys, "wait-memory", *place)
+    run(capsys, "kill", *place)
     assert open_state().last_target() == "local"
     _, _, err = run(capsys, "wait-memory", *place[1:])
     assert "target: local (from the last command)" in err
+
+
+@pytest.mark.parametrize("look", [["status"], ["logs"], ["wait-memory"], ["unlock"], ["kill", "--dry-run"]])
+def test_a_command_that_only_looks_leaves_the_last_target(
+    look: list[str], place: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    open_state().remember_target("ops@gpu1")
+    run(capsys, *look, *place)
+    assert open_state().last_target() == "ops@gpu1"
 
 
 def test_a_kill_on_the_last_target_asks_when_interactive(
@@ -232,7 +241,7 @@ def test_a_kill_on_the_last_target_asks_when_interactive(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     record_as_daemon(tmp_path, sleeper)
-    run(capsys, "wait-memory", *place)
+    open_state().remember_target("local")
     asked = answer(monkeypatch, reply=False)
     status, document, _ = run(capsys, "kill", *place[1:])
     assert (status, document["how"], asked) == (0, "nothing", ["Stop it on local?"])
