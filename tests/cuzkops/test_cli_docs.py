@@ -10,11 +10,14 @@ import pytest
 import typer.main
 
 from cuzkops import cli
+from cuzkops.project import find_project
+from prover.cli import main as prover_main
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
 DOCUMENT = ROOT / "docs" / "CLI.md"
 VERBS = (
     "adopt",
@@ -75,5 +78,24 @@ def test_the_document_is_the_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_command_is_in_the_readme() -> None:
-    text = (ROOT / "README.md").read_text()
+    text = README.read_text()
     assert [verb for verb in VERBS if not re.search(rf"\b{verb}\b", text)] == []
+
+
+def test_the_project_file_of_the_readme_is_one(tmp_path: Path) -> None:
+    [example] = [
+        block for block in re.findall(r"```toml\n(.*?)```", README.read_text(), re.DOTALL) if "target" in block
+    ]
+    (tmp_path / "cuzkops.toml").write_text(example)
+    project = find_project(tmp_path)
+    assert (project.target, project.config) == ("ops@gpu1:2222", tmp_path / "prover.toml")
+
+
+def test_the_commands_of_the_readme_that_need_no_host_exist() -> None:
+    section = README.read_text().partition("## Prove without a host")[2].partition("\n## ")[0]
+    verbs = set(re.findall(r"^prover (\w+)", section, re.MULTILINE))
+    assert verbs == {"prove", "vkey", "verify", "info", "setup"}
+    for verb in verbs:
+        with pytest.raises(SystemExit) as ended:
+            prover_main([verb, "--help"])
+        assert ended.value.code == 0
