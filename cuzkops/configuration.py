@@ -32,6 +32,9 @@ class CarriedCircuit(NamedTuple):
     path: Path
 
 
+_DEFAULT_SOURCE = "the default configuration"
+
+
 @dataclass(frozen=True)
 class DeployConfig:
     """A configuration as it is shipped.
@@ -54,6 +57,11 @@ class DeployConfig:
     budget_bytes: int | None
     source: str
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether nobody named a configuration or a circuit."""
+        return self.source == _DEFAULT_SOURCE and not (self.circuits or self.host_circuits)
+
 
 def load_configuration(
     path: Path | None, *, name: str | None = None, circuits: Mapping[str, Path] | None = None, budget: str | None = None
@@ -69,7 +77,7 @@ def load_configuration(
     Raises:
         UsageError: The file cannot be read or is wrong; all problems are named at once, with their dotted keys.
     """
-    source = str(path) if path else "the default configuration"
+    source = str(path) if path else _DEFAULT_SOURCE
     document = read_toml(path, "configuration") if path else {}
     daemon, memory = _section(document, "daemon", source), _section(document, "memory", source)
     document = {**document, "daemon": {**daemon, "name": _settled_name(daemon.get("name"), name, source)}}

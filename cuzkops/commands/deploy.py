@@ -64,12 +64,14 @@ def deploy(
     from cuzkops.remote.lock import this_process  # noqa: PLC0415 - `--help` loads no records
     from cuzkops.steps import deploy as step  # noqa: PLC0415 - the same
     from cuzkops.steps.build import load_artifact  # noqa: PLC0415 - the same
+    from cuzkops.steps.preflight import refuse_losing_circuits  # noqa: PLC0415 - the same
 
     carried = carried_config(place, config, circuit, budget)
     place = replace(place, name=carried.name)
     state = place.session.state
     source = artifact or build_request(builder, base_image, DEFAULT_ARTIFACT, "60m")
-    with place.open() as (host, layout):
+    with place.open(remember=not dry_run) as (host, layout):
+        refuse_losing_circuits(host, layout, carried)
         run = state.run(new_run_id()) if dry_run else state.new_run()
         request = step.DeployRequest(
             source=source,

@@ -37,11 +37,13 @@ def ship(
     """
     from cuzkops.steps import ship as step  # noqa: PLC0415 - `--help` loads no records
     from cuzkops.steps.build import load_artifact  # noqa: PLC0415 - the same
+    from cuzkops.steps.preflight import refuse_losing_circuits  # noqa: PLC0415 - the same
 
     carried = carried_config(place, config, circuit, budget)
     request = step.ShipRequest(load_artifact(artifact or DEFAULT_ARTIFACT), carried)
     place = replace(place, name=carried.name)
-    with place.open() as (host, layout):
+    with place.open(remember=not dry_run) as (host, layout):
+        refuse_losing_circuits(host, layout, carried)
         if dry_run:
             place.screen.plan(step.plan_ship(layout, request))
             return

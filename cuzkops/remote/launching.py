@@ -152,6 +152,12 @@ def abort_script(layout: Layout, launch_id: str, previous: str, process: Process
     )
 
 
+def release_config_script(layout: Layout, release_id: str) -> Script:
+    """Print the configuration of a release; nothing where it has none."""
+    parameters = {"CONFIG": f"{layout.release(release_id)}/config.toml"}
+    return Script(f"read the configuration of release {release_id}", 'cat "$CONFIG" 2>/dev/null; exit 0', parameters)
+
+
 def release_facts_script(layout: Layout, release_id: str) -> Script:
     """Print the digest of a release's configuration, then its manifest."""
     return Script(f"read release {release_id}", _RELEASE, {"RELEASE": layout.release(release_id)})

@@ -149,7 +149,8 @@ def explain_start(facts: StartFacts) -> str:
     lines = facts.stderr.splitlines()
     if wanted:
         version = max(wanted, key=lambda text: [int(part) for part in text.split(".")])
-        why = f"it needs GLIBC_{version}, and the host has {facts.libc or 'an older one'}; build it on an older base"
+        why = f"it needs GLIBC_{version}, and the host has {facts.libc or 'an older one'}; "
+        why += "build it on an older base, as --builder docker does"
     elif facts.elf_machine and facts.machine and facts.elf_machine != facts.machine:
         why = f"it was built for {facts.elf_machine}, and the host is {facts.machine}"
     elif facts.status == 126 and facts.noexec:

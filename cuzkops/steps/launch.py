@@ -262,9 +262,16 @@ def _aborted(host: Host, layout: Layout, request: LaunchRequest, started: _Start
     return type(error)(
         error.code,
         f"{error.message}{f': {why}' if why else ''}{ending.get(fate, f' ({fate})')}",
-        error.hint or f"its logs are {logs}.{{log,out,err}} on {host.target}",
+        error.hint or f"{_older_host(tail)}its logs are {logs}.{{log,out,err}} on {host.target}",
         {**error.details, "last_lines": tail, "logs": [f"{logs}.{kind}" for kind in ("log", "out", "err")]},
     )
+
+
+def _older_host(tail: list[str]) -> str:
+    """What to do, if the loader of the host said that its glibc is too old for what was built."""
+    if any("GLIBC_" in line and "not found" in line for line in tail):
+        return "build with --builder docker, which is for older hosts too; "
+    return ""
 
 
 def _last_words(tail: list[str], launch_id: str) -> str:

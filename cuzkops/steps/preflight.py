@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Literal
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from cuzkops.errors import UsageError
 from cuzkops.records import KillRecord
 from cuzkops.remote.daemon import DaemonView, describe_process, find_daemon
+from cuzkops.remote.launching import release_config_script
 from cuzkops.remote.probes import MIN_BYTES, HostFacts, ProcessInfo, probe_host, probe_processes, probe_pythons
 from cuzkops.remote.run_files import read_record
 from cuzkops.remote.script import TOOLS
@@ -18,6 +20,7 @@ from prover.protocol import SOCKET_PATH_LIMIT_BYTES
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from cuzkops.configuration import DeployConfig
     from cuzkops.records import Manifest
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
@@ -122,7 +125,7 @@ def preflight_manifest(facts: HostFacts, manifest: Manifest, n_bytes_to_ship: in
     if architecture != facts.machine:
         message = f"the artifact is for {architecture}, the host is {facts.machine}"
         findings.append(Finding("architecture", "error", "host", message, "build on or for that architecture"))
-    findings += _libc_findings(facts, manifest.glibc_floor)
+    findings += _libc_findings(facts, manifest)
     missing_flags = sorted(set(manifest.cpu_flags) - facts.cpu_flags)
     if missing_flags and architecture == facts.machine:
         message = f"the CPU lacks {', '.join(missing_flags)}, which the native code uses"
@@ -138,6 +141,37 @@ def preflight_manifest(facts: HostFacts, manifest: Manifest, n_bytes_to_ship: in
         )
         findings.append(Finding("disk-full", "error", "disk", message, "free some space, or use another --remote-dir"))
     return findings
+
+
+def refuse_losing_circuits(host: Host, layout: Layout, config: DeployConfig) -> None:
+    """Refuse to put a daemon without circuits in the place of one that serves some, where nobody asked for that.
+
+    Args:
+        host: Where.
+        layout: Which daemon there.
+        config: What would be shipped.
+
+    Raises:
+        UsageError: It names no configuration and no circuit, and the daemon that runs serves circuits.
+    """
+    daemon = find_daemon(host, layout) if config.is_bare else None
+    if daemon is None or daemon.status != "running":
+        return
+    release_id = daemon.record.release_id
+    text = host.run(release_config_script(layout, release_id)).check().out
+    try:
+        circuits = [str(circuit["name"]) for circuit in tomllib.loads(text).get("circuits", [])]
+    except (tomllib.TOMLDecodeError, LookupError, TypeError):
+        return  # not for us to judge: the daemon that runs reads its own configuration
+    if not circuits:
+        return
+    raise UsageError(
+        "loses-circuits",
+        f"neither a configuration nor a circuit was named, and the daemon {layout.name} that runs (release "
+        f"{release_id}) serves {', '.join(circuits)}: the new one would serve none",
+        "name its configuration with --config, or --circuit NAME=ZKEY; to serve none, give a --config without circuits",
+        {"release_id": release_id, "circuits": circuits},
+    )
 
 
 def raise_findings(findings: PreflightReport | Sequence[Finding]) -> None:
@@ -201,14 +235,20 @@ def _memory_findings(facts: HostFacts, need_bytes: int, giving_back: int, holder
         message += f" (the control group {facts.memory.cgroup} is limited to {format_bytes(limit)})"
     held = "; ".join(map(describe_process, holders))
     message += f"; memory is held by {held}" if holders else "; no process that is visible here holds much of it"
-    hint = _stop_or_adopt(holders) if holders else "run `cuzkops wait-memory` if something was stopped just now"
+    most = facts.memory.total_bytes if limit is None else min(limit, facts.memory.total_bytes)
+    if need_bytes > most:
+        message += f"; it can never fit: this session may have {format_bytes(most)} in all"
+        hint = "use a smaller budget (--budget, --need), or a host or control group with more memory"
+    else:
+        hint = _stop_or_adopt(holders) if holders else "run `cuzkops wait-memory` if something was stopped just now"
+        hint += ", or use a smaller budget"
     details: dict[str, object] = {
         "need_bytes": need_bytes,
         "available_bytes": facts.available_bytes,
         "giving_back_bytes": giving_back,
         "holders": [holder.model_dump() for holder in holders],
     }
-    return [Finding("memory", "error", "memory", message, f"{hint}, or use a smaller budget", details)]
+    return [Finding("memory", "error", "memory", message, hint, details)]
 
 
 def _uses_gpu(process: ProcessInfo) -> bool:
@@ -254,7 +294,8 @@ def _visibility_findings(facts: HostFacts) -> list[Finding]:
     return [Finding("hidepid", "warning", "host", message, "connect as root to see them")]
 
 
-def _libc_findings(facts: HostFacts, floor: str) -> list[Finding]:
+def _libc_findings(facts: HostFacts, manifest: Manifest) -> list[Finding]:
+    floor = manifest.glibc_floor
     if not floor:
         return []
     if facts.libc == "musl":
@@ -266,7 +307,10 @@ def _libc_findings(facts: HostFacts, floor: str) -> list[Finding]:
     if _version(facts.libc_version) >= _version(floor):
         return []
     message = f"the host has glibc {facts.libc_version}, and the artifact needs {floor} or newer"
-    return [Finding("glibc", "error", "host", message, "build on an older base image, or use a newer host")]
+    hint = "build on an older base image (--base-image), or use a newer host"
+    if manifest.builder == "local":
+        hint = "build with --builder docker, which is for older hosts too, or use a newer host"
+    return [Finding("glibc", "error", "host", message, hint)]
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -111,6 +111,27 @@ def test_a_second_deploy_stops_the_first_daemon(deploy: Callable[..., Any]) -> N
     assert not Path(f"/proc/{first['daemon']['pid']}/exe").exists()
 
 
+def test_a_daemon_with_circuits_is_not_replaced_by_one_without_unasked(
+    place: list[str],
+    make_artifact: Callable[..., Artifact],
+    deploy: Callable[..., Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    status, first, _ = deploy()
+    assert status == 0
+    artifact = str(make_artifact().directory)
+    for verb in (["deploy"], ["deploy", "--dry-run"], ["ship"]):
+        status, document, _ = run(capsys, *verb, *place, "--artifact", artifact, "--budget", "64MiB")
+        assert (status, document["error"]["code"]) == (2, "loses-circuits")
+        assert "serves mul60" in document["error"]["message"]
+        assert "--config" in document["error"]["hint"]
+    assert Path(f"/proc/{first['launched']['daemon']['pid']}/exe").exists()
+    config = tmp_path / "none.toml"
+    config.write_text("")
+    assert run(capsys, "ship", *place, "--artifact", artifact, "--config", str(config))[0] == 0
+
+
 def test_a_need_that_the_host_cannot_meet_is_refused_before_anything_changes(
     deploy: Callable[..., Any], tmp_path: Path
 ) -> None:

@@ -279,7 +279,7 @@ MISSING_GLIBC = "prover: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.38' n
     [
         (
             StartFacts(1, f"{MISSING_GLIBC}\n{MISSING_GLIBC.replace('38', '4')}", libc="glibc 2.31"),
-            "it needs GLIBC_2.38, and the host has glibc 2.31; build it on an older base",
+            "it needs GLIBC_2.38, and the host has glibc 2.31; build it on an older base, as --builder docker does",
         ),
         (
             StartFacts(2, "Syntax error", "x86_64", elf_machine="aarch64"),

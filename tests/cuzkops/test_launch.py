@@ -274,3 +274,15 @@ def test_the_release_on_the_host_says_what_it_is(
     assert read_release(host, layout, release_id) == (artifact.manifest, config.sha256)
     with pytest.raises(OpsError, match="there is no release gone"):
         read_release(host, layout, "gone")
+
+
+def test_a_host_with_an_older_glibc_is_told_which_builder_serves_it(
+    host: Host, layout: Layout, make_artifact: Callable[..., Artifact], make_config: Callable[..., DeployConfig]
+) -> None:
+    says = b"echo \"prover: /lib/libc.so.6: version 'GLIBC_2.38' not found (required by prover)\" >&2"
+    artifact, config = make_artifact(launcher=b"#!/bin/sh\n" + says + b"\nexit 1\n"), make_config()
+    release_id = ship(host, layout, ShipRequest(artifact, config)).release_id
+    request = LaunchRequest(release_id, "launch-1", artifact.manifest, config.sha256, 0, 10)
+    with pytest.raises(OpsError, match=r"GLIBC_2\.38") as failed:
+        launch(host, layout, request)
+    assert failed.value.hint.startswith("build with --builder docker")

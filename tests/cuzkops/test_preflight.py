@@ -151,7 +151,9 @@ def test_without_a_need_memory_is_no_finding(host: LocalHost, layout: Layout) ->
 
 def test_too_little_memory_names_its_holders_and_how_to_stop_or_adopt_them(host: LocalHost, layout: Layout) -> None:
     with holding(300) as process:
-        report = preflight_host(host, layout, 1 << 50)
+        memory = probe_host(host, layout.home).memory
+        most = min(memory.total_bytes, memory.cgroup_limit_bytes or memory.total_bytes)
+        report = preflight_host(host, layout, most)
         assert process.pid in [holder.pid for holder in report.holders]
         with pytest.raises(UsageError) as refused:
             raise_findings(report)
@@ -192,6 +194,32 @@ def test_a_limit_of_the_control_group_is_said(host: LocalHost, layout: Layout, t
     (finding,) = (finding for finding in report.findings if finding.code == "memory")
     assert "100.00 MiB are available" in finding.message
     assert "is limited to 900.00 MiB" in finding.message
+
+
+def test_what_can_never_fit_is_not_waited_for(host: LocalHost, layout: Layout, tmp_path: Path) -> None:
+    group = {"memory.max": f"{900 * MIB}\n", "memory.current": f"{100 * MIB}\n", "memory.stat": "inactive_file 0\n"}
+    files = {f"sys/fs/cgroup/box/{name}": text for name, text in group.items()} | {"proc/self/cgroup": "0::/box\n"}
+    kernel = recorded_kernel(tmp_path / "k", files=files)
+    free = recorded_kernel(tmp_path / "free", files={})
+    total = probe_host(host, layout.home, kernel=free).memory.total_bytes
+    cases = [(901 * MIB, kernel, "900.00 MiB"), (total + MIB, free, "in all")]
+    for need, where, said in cases:
+        (finding,) = (f for f in preflight_host(host, layout, need, kernel=where).findings if f.code == "memory")
+        assert "it can never fit" in finding.message
+        assert said in finding.message
+        assert "wait-memory" not in finding.hint
+        assert "smaller budget" in finding.hint
+    (finding,) = (f for f in preflight_host(host, layout, 850 * MIB, kernel=kernel).findings if f.code == "memory")
+    assert "it can never fit" not in finding.message
+
+
+@pytest.mark.parametrize(("builder", "way"), [("local", "--builder docker"), ("docker", "--base-image")])
+def test_a_build_for_newer_hosts_names_the_builder_that_serves_older_ones(
+    facts: HostFacts, builder: str, way: str
+) -> None:
+    (finding,) = preflight_manifest(facts, manifest(glibc_floor="2.39", builder=builder), 0)
+    assert finding.code == "glibc"
+    assert way in finding.hint
 
 
 def gpu_kernel(folder: Path) -> dict[str, str]:
