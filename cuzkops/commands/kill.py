@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cuzkops.commands.options import DryRun, Grace, Yes, duration_s, on_host
-from cuzkops.errors import UsageError
+from cuzkops.errors import OpsError, UsageError
 from cuzkops.session import Place
 
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ def kill(
             screen.plan(planned(layout, owner, {"kill": step.plan_kill(host, layout, request)}))
             return
         if shown and not yes and not _confirmed(place, pid):
-            screen.result({"how": "nothing", "sentence": "it was left alone"}, "it was left alone")
-            return
+            raise OpsError("not-confirmed", "nothing was stopped: the answer was no")
         place.session.interrupted = (
             f"it may have been told to stop; `{place.command('status')}` shows what runs, "
             f"and `{place.again('kill')}` goes on with the same processes"

@@ -150,8 +150,11 @@ def test_a_pid_is_asked_about_on_a_terminal(
 ) -> None:
     asked = answer(monkeypatch, reply)
     status, document, _ = run(capsys, "kill", *place, "--pid", str(sleeper.pid))
-    assert (status, asked) == (0, ["Stop it on local?"])
-    assert document["how"] == ("terminated" if reply else "nothing")
+    assert (status, asked) == (0 if reply else 1, ["Stop it on local?"])
+    if reply:
+        assert document["how"] == "terminated"
+    else:
+        assert document["error"]["message"] == "nothing was stopped: the answer was no"
     assert (sleeper.poll() is None) is not reply
 
 
@@ -244,7 +247,7 @@ def test_a_kill_on_the_last_target_asks_when_interactive(
     open_state().remember_target("local")
     asked = answer(monkeypatch, reply=False)
     status, document, _ = run(capsys, "kill", *place[1:])
-    assert (status, document["how"], asked) == (0, "nothing", ["Stop it on local?"])
+    assert (status, document["error"]["code"], asked) == (1, "not-confirmed", ["Stop it on local?"])
     assert sleeper.poll() is None
     status, document, _ = run(capsys, "kill", *place)  # named: not asked again
     assert (status, document["how"], len(asked)) == (0, "terminated", 1)
