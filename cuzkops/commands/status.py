@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from cuzkops.remote.daemon import DaemonView
     from cuzkops.remote.lock import Holder
+    from cuzkops.remote.procfs import Memory
     from cuzkops.steps.status import StatusReport
     from prover.protocol import StatusAnswer
 
@@ -32,13 +33,17 @@ def status(place: Place) -> None:
 
 def status_text(name: str, report: StatusReport) -> str:
     """A report for people."""
-    memory = report.memory
-    lines = [_daemon_text(name, report.daemon, report.current)]
+    starting = report.starting
+    lines = [
+        f"daemon {name}: starting, release {starting.release_id}, pid {starting.pid}; it has not said yet who it is"
+        if starting
+        else _daemon_text(name, report.daemon, report.current)
+    ]
     if report.problem:
         lines.append(f"  it does not answer: {report.problem}")
     if report.answer:
         lines += _answer_lines(report.answer)
-    lines.append(f"host memory: {format_bytes(memory.available_bytes)} available of {format_bytes(memory.total_bytes)}")
+    lines.append(f"host memory: {_memory_text(report.memory)}")
     lines.append(f"lock: {_lock_text(report.holder)}")
     return "\n".join(lines)
 
@@ -72,6 +77,16 @@ def _answer_lines(answer: StatusAnswer) -> list[str]:
         f"  memory: {format_bytes(memory.rss_bytes)} now, {format_bytes(memory.peak_rss_bytes)} at most, {budget}",
         *circuits,
     ]
+
+
+def _memory_text(memory: Memory) -> str:
+    """What is available of what: of the control group's limit where that is what binds."""
+    limit, total = memory.cgroup_limit_bytes, format_bytes(memory.total_bytes)
+    available = f"{format_bytes(memory.available_bytes)} available"
+    if limit is None or memory.available_bytes == memory.mem_available_bytes:
+        return f"{available} of {total}"
+    group = f"the {format_bytes(limit)} that the control group {memory.cgroup} may have"
+    return f"{available} of {group}; the host has {total}"
 
 
 def _lock_text(holder: Holder | None) -> str:

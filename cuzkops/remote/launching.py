@@ -61,7 +61,10 @@ done
 read -r pid <"$PIDFILE" || failed
 rm -f "$PIDFILE"
 echo "pid $pid"
-cat "/proc/$pid/stat" 2>/dev/null
+stat=$(cat "/proc/$pid/stat" 2>/dev/null)
+echo "$stat"
+read -r boot </proc/sys/kernel/random/boot_id
+printf '%s %s %s\n%s\n' "$boot" "$pid" "$RELEASE_ID" "$stat" >"$STARTED"
 exit 0
 """
 
@@ -119,6 +122,7 @@ def start_script(layout: Layout, release_id: str, launch_id: str) -> Script:
             "RELEASE_ID": release_id,
             "LAUNCH_ID": launch_id,
             "PIDFILE": f"{layout.run}/{launch_id}.pid",
+            "STARTED": layout.started,
         },
         changes=True,
     )

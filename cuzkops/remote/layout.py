@@ -74,6 +74,11 @@ class Layout:
         return f"{self.run}/daemon.json"
 
     @property
+    def started(self) -> str:
+        """What the last launch started, for as long as the process has not written daemon.json itself."""
+        return f"{self.run}/started"
+
+    @property
     def kill_json(self) -> str:
         """The baseline of the last kill."""
         return f"{self.run}/kill.json"

@@ -5,17 +5,20 @@ import os
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from cuzkops.commands.status import status_text
 from cuzkops.errors import OpsError, TimeoutExpired
 from cuzkops.records import ProcessId
 from cuzkops.remote.launching import abort_script, start_script
 from cuzkops.remote.procfs import parse_stats
 from cuzkops.steps.launch import LaunchRequest, LaunchResult, launch, read_release
 from cuzkops.steps.ship import ShipRequest, ship
+from cuzkops.steps.status import Starting, status
 from prover.protocol import DaemonState
 
 if TYPE_CHECKING:
@@ -99,7 +102,7 @@ def test_what_dead_clients_left_is_removed_at_a_launch(layout: Layout, start: La
     for name in ("witness-0123.wtns", "older.pid"):
         (Path(layout.run) / name).write_text("secret")
     start()
-    assert sorted(path.name for path in Path(layout.run).iterdir()) == ["daemon.json", "daemon.lock"]
+    assert sorted(path.name for path in Path(layout.run).iterdir()) == ["daemon.json", "daemon.lock", "started"]
 
 
 def test_a_folder_in_the_place_of_current_is_refused(layout: Layout, start: Launch) -> None:
@@ -286,3 +289,37 @@ def test_a_host_with_an_older_glibc_is_told_which_builder_serves_it(
     with pytest.raises(OpsError, match=r"GLIBC_2\.38") as failed:
         launch(host, layout, request)
     assert failed.value.hint.startswith("build with --builder docker")
+
+
+def test_status_shows_a_daemon_that_has_not_written_its_record_yet(host: Host, layout: Layout, start: Launch) -> None:
+    daemon = start().daemon
+    assert status(host, layout).starting is None  # its own record says more
+    record, aside = Path(layout.daemon_json), Path(layout.run) / "aside"
+    record.rename(aside)
+    try:
+        report = status(host, layout)
+        assert report.starting == Starting(daemon.pid, daemon.release_id)
+        said = status_text("prover", report)
+        assert said.startswith(f"daemon prover: starting, release {daemon.release_id}, pid {daemon.pid}")
+        Path(layout.kill_json).write_text("")
+        newer_s = Path(layout.started).stat().st_mtime + 1
+        os.utime(layout.kill_json, (newer_s, newer_s))
+        assert status(host, layout).starting is None  # it ends
+        Path(layout.kill_json).unlink()
+        started = Path(layout.started)
+        started.write_text(started.read_text().replace(f" {daemon.start_ticks} ", f" {daemon.start_ticks - 1} "))
+        assert status(host, layout).starting is None  # another process has its number
+    finally:
+        aside.rename(record)
+
+
+def test_status_says_what_the_control_group_may_have(host: Host, layout: Layout) -> None:
+    report = status(host, layout)
+    group = {"cgroup": "/box", "cgroup_limit_bytes": 1 << 30, "mem_available_bytes": 8 << 30, "total_bytes": 9 << 30}
+    limited = report.memory.model_copy(update={**group, "available_bytes": 1 << 29})
+    said = status_text("prover", replace(report, memory=limited))
+    assert (
+        "host memory: 512.00 MiB available of the 1.00 GiB that the control group /box may have; the host has 9.00 GiB"
+    ) in said
+    free = limited.model_copy(update={"available_bytes": 8 << 30})
+    assert "8.00 GiB available of 9.00 GiB\n" in status_text("prover", replace(report, memory=free))
