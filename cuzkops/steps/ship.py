@@ -162,12 +162,14 @@ def missing_layers(host: Host, layout: Layout, artifact: Artifact) -> list[Layer
 
 
 def plan_ship(layout: Layout, request: ShipRequest) -> list[Script]:
-    """What ``ship`` runs on a host that has nothing yet; a transfer stands as a script that is only a comment."""
+    """What ``ship`` runs on a host that has nothing yet, with no look at it; a transfer stands as a script that is only a comment."""
     scripts = [_inventory_script(layout, request)]
     for item in _items(request):
         part = item.part(layout, "RANDOM")
         size = format_bytes(item.n_bytes)
-        scripts.append(Script(f"send {item.label} ({size})", f"# {item.source} -> {part}", changes=True))
+        scripts.append(
+            Script(f"send {item.label} ({size}), if the host lacks it", f"# {item.source} -> {part}", changes=True)
+        )
         scripts.append(_receive_script(layout, item, part, "RANDOM"))
     scripts.append(_release_script(layout, request, "RANDOM"))
     return [*scripts, audit.append_script(layout, audit.entry(layout.name, "ship", {"release_id": request.release_id}))]
