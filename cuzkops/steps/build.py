@@ -127,7 +127,7 @@ def load_artifact(directory: Path) -> Artifact:
     except OSError as error:
         reason = error.strerror or str(error)
         raise UsageError(
-            "no-artifact", f"{directory} is no artifact: {MANIFEST}: {reason}", "build one first"
+            "no-artifact", f"{directory} is no artifact: {MANIFEST}: {reason}", "make one with `cuzkops build`"
         ) from error
     except ValidationError as error:
         raise UsageError("bad-manifest", f"{path} cannot be read: {first_problem(error)}", "build it again") from error

@@ -7,6 +7,7 @@ while it runs and which take no part in the cache.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from pathlib import Path
@@ -20,7 +21,15 @@ from cuzkops.paths import expanded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# What the client or the engine prints -> code, sentence, hint. The first that fits is the reason.
+_NO_BASE_IMAGE = "|".join(  # noqa: FLY002 - one kind of message a line
+    (
+        "pull access denied",
+        "failed to resolve source metadata",
+        "failed to do request",
+        "failed to (solve|create LLB).*: not found",
+    )
+)
+# What the client or the engine prints, as a pattern -> code, sentence, hint. The first that fits is the reason.
 _KNOWN = (
     (
         "BuildKit is enabled but the buildx component is missing",
@@ -45,6 +54,12 @@ _KNOWN = (
         "docker-disk",
         "the disk of the Docker engine is full",
         "free some: docker builder prune",
+    ),
+    (
+        _NO_BASE_IMAGE,
+        "docker-base-image",
+        "the base image of the build cannot be pulled: {line}",
+        "name one that this machine may pull with --base-image, or pull or load it beforehand",
     ),
 )
 
@@ -126,8 +141,9 @@ def _explain(ended: Ended, docker: str) -> None:
     if ended.status == 0:
         return
     output = "\n".join(ended.lines)
-    for needle, code, sentence, hint in _KNOWN:
-        if needle.lower() in output.lower():
+    for pattern, code, sentence, hint in _KNOWN:
+        if found := re.search(f".*({pattern}).*", output, re.IGNORECASE):
             kind = OpsError if code == "docker-disk" else UsageError
-            raise kind(code, sentence.format(docker=docker), hint, {"last_lines": ended.lines[-20:]})
+            message = sentence.format(docker=docker, line=found[0].strip())
+            raise kind(code, message, hint, {"last_lines": ended.lines[-20:]})
     ended.check()

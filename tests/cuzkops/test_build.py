@@ -60,8 +60,9 @@ def test_loads_what_is_whole(artifact: Path) -> None:
 
 
 def test_folder_without_manifest_is_no_artifact(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"is no artifact: manifest\.json: No such file or directory"):
+    with pytest.raises(UsageError, match=r"is no artifact: manifest\.json: No such file or directory") as caught:
         load_artifact(tmp_path)
+    assert "`cuzkops build`" in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -161,6 +162,26 @@ def test_docker_command_word_by_word(no_settings: Path, monkeypatch: pytest.Monk
         (
             "Got permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock",
             "this user may not speak to the Docker engine",
+            2,
+        ),
+        (
+            "ERROR: failed to solve: base: pull access denied, repository does not exist or may require authorization",
+            "the base image of the build cannot be pulled: ERROR: failed to solve: base",
+            2,
+        ),
+        (
+            "failed to create LLB definition: docker.io/library/debian:no: not found",
+            "the base image of the build cannot be pulled: failed to create",
+            2,
+        ),
+        (
+            "failed to create LLB definition: failed to do request: Head https://no.invalid/v2/: no such host",
+            "the base image of the build cannot be pulled: failed to create",
+            2,
+        ),
+        (
+            "ERROR: base: failed to resolve source metadata for no.invalid/base:1: no such host",
+            "the base image of the build cannot be pulled: ERROR: base",
             2,
         ),
         ("failed to copy: write /x: no space left on device", "the disk of the Docker engine is full", 1),
