@@ -81,13 +81,19 @@ def load_configuration(
     document = read_toml(path, "configuration") if path else {}
     daemon, memory = _section(document, "daemon", source), _section(document, "memory", source)
     document = {**document, "daemon": {**daemon, "name": _settled_name(daemon.get("name"), name, source)}}
+    budget_place = f"{source}: memory.budget"
     if budget is not None:
         document["memory"] = {**memory, "budget": budget}
-    entries = _circuit_entries(document, source) + [
-        {"name": key, "path": str(zkey.absolute() if os.access(zkey, os.F_OK) else zkey)}
+        budget_place = "--budget"
+    entries = [(f"{source}: circuits[{i}]", entry) for i, entry in enumerate(_circuit_entries(document, source))]
+    entries += [
+        (
+            f"--circuit {key} (besides {source}): circuit",
+            {"name": key, "path": str(zkey.absolute() if os.access(zkey, os.F_OK) else zkey)},
+        )
         for key, zkey in (circuits or {}).items()
     ]
-    return _settle(document, entries, path.parent if path else Path(), source)
+    return _settle(document, entries, path.parent if path else Path(), source, budget_place)
 
 
 def _without(document: dict[str, Any], key: str) -> dict[str, Any]:
@@ -120,16 +126,19 @@ def _circuit_entries(document: dict[str, Any], source: str) -> list[dict[str, An
     return list(entries)
 
 
-def _settle(document: dict[str, Any], entries: list[dict[str, Any]], folder: Path, source: str) -> DeployConfig:
+def _settle(
+    document: dict[str, Any], entries: list[tuple[str, dict[str, Any]]], folder: Path, source: str, budget_place: str
+) -> DeployConfig:
+    """Settle each circuit and the budget; both come with the place to blame, a key of the file or an option."""
     problems: list[str] = []
     carried: dict[str, CarriedCircuit] = {}
     host: dict[str, str] = {}
     shipped: list[dict[str, Any]] = []
-    for index, entry in enumerate(entries):
+    for place, entry in entries:
         try:
             name, where = _circuit(entry, folder, {*carried, *host})
         except ValueError as error:
-            problems.append(f"{source}: circuits[{index}]{error}")
+            problems.append(f"{place}{error}")
             continue
         if isinstance(where, CarriedCircuit):
             carried[name] = where
@@ -142,7 +151,7 @@ def _settle(document: dict[str, Any], entries: list[dict[str, Any]], folder: Pat
     try:
         budget_bytes = _budget_bytes(memory.get("budget"))
     except UsageError as error:
-        problems.append(f"{source}: memory.budget: {error.message}")
+        problems.append(f"{budget_place}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
     if problems:
         raise UsageError("configuration", "\n".join(problems), details={"problems": problems})
     if budget_bytes is not None:  # in bytes, because we take more spellings than the daemon

@@ -131,6 +131,16 @@ def test_a_wrong_configuration_names_file_and_key(folder: Path, text: str, said:
     assert "deploy.toml" in caught.value.message
 
 
+def test_an_option_that_is_wrong_is_blamed_and_not_the_file(folder: Path) -> None:
+    file = write(folder, '[[circuits]]\nname = "mul"\npath = "mul.zkey"\n')
+    with pytest.raises(UsageError) as caught:
+        load_configuration(file, circuits={"mul": folder / "mul.zkey"}, budget="lots")
+    circuit, budget = caught.value.message.splitlines()
+    assert circuit == f"--circuit mul (besides {file}): circuit.name: 'mul' stands twice"
+    assert budget.startswith("--budget: 'lots' is not a size: ")
+    assert budget.endswith("(write for example 2GiB or 512MiB)")
+
+
 def test_all_problems_are_named_at_once(folder: Path) -> None:
     text = '[memory]\nbudget = 1\n[[circuits]]\nname = "a"\n[[circuits]]\nname = "m"\npath = "mul.zkey"\n'
     text += '[[circuits]]\nname = "m"\npath = "mul.zkey"\n'
