@@ -118,6 +118,12 @@ def test_shared_modules_are_light(name: str) -> None:
     assert imports_of(path) <= LIGHT | set(SHARED)
 
 
+def test_what_a_host_gets_imports_nothing_that_stays_behind() -> None:
+    shipped = [p for top in ("prover", "kernels") for p in (ROOT / top).rglob("*.py") if "gen" not in p.parts]
+    assert shipped
+    assert [p for p in shipped if any(within(n, ("kernels.gen",)) for n in imports_of(p))] == []
+
+
 def test_rule_notices_a_forbidden_import(tmp_path: Path) -> None:
     bad = tmp_path / "bad.py"
     bad.write_text("from prover import errors\nimport cuzkops.steps\n")

@@ -1,6 +1,6 @@
 """Writes ``kernels/src/include/constants.hpp`` from the two moduli: ``python -m kernels.gen.constants [--check]``.
 
-Only p, r, the curve's b, its parameter z and the non-residue 5 are given here; every other number is computed. A test
+Only the moduli, the curve's b, its parameter z and the non-residue 5 are given; every other number is computed. A test
 fails when the file in the tree differs from what this module writes. ``kernels.gen.x86`` is written and checked along
 with it.
 """
@@ -12,10 +12,8 @@ import sys
 from pathlib import Path
 
 from kernels.gen import x86
+from kernels.moduli import P, R
 
-# BLS12-381: https://www.ietf.org/archive/id/draft-irtf-cfrg-pairing-friendly-curves-11.html section 4.2.1
-P = 0x1A0111EA397FE69A4B1BA7B6434BACD764774B84F38512BF6730D2A0F6B0F6241EABFFFEB153FFFFB9FEFFFFFFFFAAAB
-R = 0x73EDA753299D7D483339D80809A1D80553BDA402FFFE5BFEFFFFFFFF00000001
 Z = 0xD201000000010000  # |z|; z itself is negative, and r = z^4 - z^2 + 1
 CURVE_B = 4  # E: y^2 = x^3 + 4, E': y^2 = x^3 + 4 (1 + u)
 ROOT_GENERATOR = 5  # snarkjs takes the smallest quadratic non-residue of Fr

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from kernels.gen.constants import R
 from kernels.host.library import LEAVES, load_library
 from kernels.interface import Bases, CsrRows, FrMont, FrPlain, G1Affine, G2Affine, KernelError, LimbArray, Matrix
+from kernels.moduli import R
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from bls12 import FP_RADIX, Group, to_limbs
 
-from kernels.gen.constants import P
+from kernels.moduli import P
 from kernels.interface import Backend, G1Affine
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from bls12 import FP_RADIX, FR_RADIX, edge_values, from_limbs, to_limbs
 
-from kernels.gen.constants import P, R
+from kernels.moduli import P, R
 
 if TYPE_CHECKING:
     import random

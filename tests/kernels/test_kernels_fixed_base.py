@@ -9,7 +9,7 @@ import py_arkworks_bls12381 as arkworks
 import pytest
 from bls12 import EDGES, Group, scalar, to_limbs
 
-from kernels.gen.constants import P, R
+from kernels.moduli import P, R
 from kernels.host import fixed_base, subgroup
 from kernels.host.fixed_base import FixedBase, best_bits
 from kernels.host.subgroup import DIRECT_BELOW, first_outside_subgroup
