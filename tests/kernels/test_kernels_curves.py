@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from bls12 import FP_RADIX, Group, to_limbs
 
-from kernels.moduli import P
 from kernels.interface import Backend, G1Affine
+from kernels.moduli import P
 
 if TYPE_CHECKING:
     import random

@@ -9,11 +9,11 @@ import py_arkworks_bls12381 as arkworks
 import pytest
 from bls12 import EDGES, Group, scalar, to_limbs
 
-from kernels.moduli import P, R
 from kernels.host import fixed_base, subgroup
 from kernels.host.fixed_base import FixedBase, best_bits
 from kernels.host.subgroup import DIRECT_BELOW, first_outside_subgroup
 from kernels.interface import FrPlain
+from kernels.moduli import P, R
 
 if TYPE_CHECKING:
     import random
