@@ -162,7 +162,7 @@ def missing_layers(host: Host, layout: Layout, artifact: Artifact) -> list[Layer
 
 
 def plan_ship(layout: Layout, request: ShipRequest) -> list[Script]:
-    """What ``ship`` runs on a host that has nothing yet, with no look at it; a transfer stands as a script that is only a comment."""
+    """What ``ship`` runs on a host that has nothing yet; a transfer stands as a script that is only a comment."""
     scripts = [_inventory_script(layout, request)]
     for item in _items(request):
         part = item.part(layout, "RANDOM")
