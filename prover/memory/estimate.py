@@ -22,7 +22,7 @@ ENTRY_BYTES = FR_BYTES + 4  # a loaded coefficient: value and column
 IC_TEXT_BYTES = 1024  # one point of IC as Python strings in the verification key
 # An MSM, a point, see kernels/src/host/msm.hpp: images, digits and their order (6 bytes for each of 2 or 4 parts of a
 # scalar and each window, of which there are fewer the more points there are), and the buckets of one window.
-MSM_G1_BYTES, MSM_G2_BYTES = 48 + 2 * 6 * 14 + 48, 384 + 4 * 6 * 8 + 96
+MSM_G1_BYTES, MSM_G2_BYTES = 96 + 2 * 6 * 14 + 48, 576 + 4 * 6 * 8 + 96
 MAX_MSM_G1, MAX_MSM_G2 = 2**20, 2**18  # more points are taken in pieces
 THREAD_BYTES = 2**20  # touched stack, allocator arena and the points at work of one thread
 FIXED_BYTES = 4 * 2**20  # read buffers, small objects, and what the allocator keeps between them

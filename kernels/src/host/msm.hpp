@@ -99,7 +99,7 @@ private:
     const int threads_;
     std::vector<Scratch> scratch_;
     Windows windows_{};
-    std::unique_ptr<F[]> images_;                 // n x STORED coordinates, from which the images are made
+    std::unique_ptr<Affine<F>[]> images_;         // (IMAGES - 1) x n
     std::unique_ptr<std::int16_t[]> digits_;      // windows x IMAGES n; entry e is image e / n of point e % n
     std::unique_ptr<std::uint32_t[]> order_;      // windows x IMAGES n: 2 entry + (1 where its digit is negative)
     std::unique_ptr<std::uint32_t[]> bucket_end_; // windows x (buckets + 1): ends in order_; bucket b from [b] to [b + 1]
@@ -120,7 +120,7 @@ private:
 
     // Images and digits. The digits of k are those of k + sum 2^(bits-1) 2^(bits w), each less 2^(bits-1).
     void recode() {
-        images_ = uninitialised<F>(Map::STORED * n_);
+        images_ = uninitialised<Affine<F>>((IMAGES - 1) * n_);
         digits_ = uninitialised<std::int16_t>(windows_.count * n_entries());
         std::uint64_t bias[4] = {};
         for (unsigned w = 0; w < windows_.count; w++) {
@@ -137,11 +137,9 @@ private:
         const std::uint64_t* scalar = scalars_ + 4 * i;
         const bool nothing = (scalar[0] | scalar[1] | scalar[2] | scalar[3]) == 0 || p.is_infinity();
         i128 k[IMAGES] = {};
-        if (!nothing) {
-            Map::split(k, scalar);
-            Map::prepare(p, &images_[Map::STORED * i]);
-        }
+        if (!nothing) Map::split(k, scalar);
         for (std::size_t image = 0; image < IMAGES; image++) {
+            if (image > 0 && k[image] != 0) images_[(image - 1) * n_ + i] = Map::image(p, static_cast<int>(image));
             const std::uint64_t sign = k[image] < 0 ? ~std::uint64_t{0} : 0;
             std::uint64_t limbs[4] = {static_cast<std::uint64_t>(k[image]), static_cast<std::uint64_t>(k[image] >> 64), sign,
                                       sign};
@@ -196,30 +194,18 @@ private:
         join_partials(all);
     }
 
-    struct Place { // of an entry: its point, and which image of it
-        std::size_t point, image;
-    };
-    Place place(std::uint32_t order) const {
-        Place place = {order >> 1, 0};
-        for (; place.point >= n_; place.image++) place.point -= n_;
-        return place;
-    }
-
     Affine<F> signed_point(std::uint32_t order) const {
-        const Place at = place(order);
-        Affine<F> p = point(at.point);
-        if (at.image > 0) p = Map::image(p, &images_[Map::STORED * at.point], at.image);
+        const std::size_t entry = order >> 1;
+        Affine<F> p = entry < n_ ? point(entry) : images_[entry - n_];
         if (order & 1) p.y = p.y.negated();
         return p;
     }
 
     void prefetch(std::uint32_t order) const {
-        const Place at = place(order);
-        const char* p = reinterpret_cast<const char*>(points_ + Affine<F>::LIMBS * at.point);
-        for (std::size_t offset = 0; offset < sizeof(Affine<F>); offset += 64) __builtin_prefetch(p + offset);
-        if (at.image == 0) return;
-        const char* stored = reinterpret_cast<const char*>(&images_[Map::STORED * at.point]);
-        for (std::size_t offset = 0; offset < Map::STORED * sizeof(F); offset += 64) __builtin_prefetch(stored + offset);
+        const std::size_t entry = order >> 1;
+        const char* at = entry < n_ ? reinterpret_cast<const char*>(points_ + Affine<F>::LIMBS * entry)
+                                    : reinterpret_cast<const char*>(&images_[entry - n_]);
+        for (std::size_t offset = 0; offset < sizeof(Affine<F>); offset += 64) __builtin_prefetch(at + offset);
     }
 
     // Adds up the sorted entries [begin, end) of a window by buckets.
@@ -309,7 +295,7 @@ private:
     }
 };
 
-// Points in pieces, so that the memory that a call takes stays bounded: about 170 bytes a point in G1, 500 in G2.
+// Points in pieces, so that the memory that a call takes stays bounded: about 250 bytes a point in G1, 800 in G2.
 template <class F>
 int msm(const std::uint64_t* points, const std::uint64_t* scalars, std::size_t n, int threads, std::uint64_t* out) {
     if (threads < 1) return BAD_ARGUMENT;

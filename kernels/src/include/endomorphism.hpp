@@ -3,8 +3,6 @@
 // with efficient endomorphisms", 2001; Galbraith, Scott, "Exponentiation in pairing-friendly groups using
 // homomorphisms", 2008. The constants come from kernels/gen/constants.py.
 #pragma once
-#include <cstddef>
-
 #include "curve.hpp"
 #include "inverse.hpp"
 
@@ -86,8 +84,7 @@ inline bool centre(std::uint64_t* magnitude, const std::uint64_t* scalar) {
 }
 
 // IMAGES multiples of a point that cost almost nothing, and the split of a scalar over them into numbers whose
-// magnitude is below 0.83 * 2^(BITS - 1). `prepare` writes STORED coordinates for a point, and `image` makes one of its
-// multiples from these and the point.
+// magnitude is below 0.83 * 2^(BITS - 1).
 template <class F> struct Endomorphism;
 
 // G1: P and z^2 P = (beta x, -y); scalar = k[0] + k[1] z^2. Cost of the images: 1M.
@@ -103,9 +100,7 @@ template <class M, class L> struct Endomorphism<Field<M, L>> {
         k[0] = negative ? -by_z2.remainder : by_z2.remainder;
         k[1] = negative ? -by_z2.quotient : by_z2.quotient;
     }
-    static constexpr int STORED = 1;
-    static void prepare(const Affine<F>& p, F* stored) { stored[0] = p.x * F::constant(Constants::g1_beta); }
-    static Affine<F> image(const Affine<F>& p, const F* stored, std::size_t) { return {stored[0], p.y.negated()}; }
+    static Affine<F> image(const Affine<F>& p, int) { return {p.x * F::constant(Constants::g1_beta), p.y.negated()}; }
 };
 
 // G2: P, |z| P, z^2 P and |z|^3 P. Cost of the images: 10M of Fp and 1M of Fp2.
@@ -123,19 +118,16 @@ template <class Fp> struct Endomorphism<Fp2<Fp>> {
             k[2 * i + 1] = by_z.quotient;
         }
     }
-    static constexpr int STORED = 4; // |z| (x, y) = (conj(x) cx, conj(y) cy), and beta times both x; cx is a multiple of u
-    static void prepare(const Affine<F>& p, F* stored) {
-        const Fp cx = Fp::constant(Constants::psi_x_c1), beta = Fp::constant(Constants::g2_beta);
-        const F cy = {Fp::constant(Constants::psi_y_c0), Fp::constant(Constants::psi_y_c1)};
-        stored[0] = {p.x.c1 * cx, p.x.c0 * cx};
-        stored[1] = p.y.conjugate() * cy;
-        stored[2] = p.x * beta;
-        stored[3] = stored[0] * beta;
-    }
     // number: 1, 2 or 3
-    static Affine<F> image(const Affine<F>& p, const F* stored, std::size_t number) {
-        if (number == 1) return {stored[0], stored[1]};
-        return number == 2 ? Affine<F>{stored[2], p.y.negated()} : Affine<F>{stored[3], stored[1].negated()};
+    static Affine<F> image(const Affine<F>& p, int number) {
+        Affine<F> out = p;
+        if (number & 1) { // |z| (x, y) = (conj(x) cx, conj(y) cy), and cx is a multiple of u
+            const Fp cx = Fp::constant(Constants::psi_x_c1);
+            const F cy = {Fp::constant(Constants::psi_y_c0), Fp::constant(Constants::psi_y_c1)};
+            out = {{out.x.c1 * cx, out.x.c0 * cx}, out.y.conjugate() * cy};
+        }
+        if (number & 2) out = {out.x * Fp::constant(Constants::g2_beta), out.y.negated()};
+        return out;
     }
 };
 
