@@ -164,24 +164,34 @@ def read_header(file: Container) -> R1csHeader:
 def _starts(file: Container, section: Section, words: NDArray[np.uint32], n: int) -> NDArray[np.int64]:
     """Where each of n combinations starts, in words of the section; the last must end with the section."""
     view, end = words.data, len(words)
+    parts: list[NDArray[np.int64]] = []
     starts = array("q")
-    at = zeros = 0
-    while len(starts) < n:
+    n_done = at = zeros = 0
+    while n_done < n:
         if at >= end:
-            _refuse_end(file, section, at, len(starts), n)
+            _refuse_end(file, section, at, n_done, n)
         starts.append(at)
+        n_done += 1
         n_terms = view[at]
         at += 1 + _TERM_WORDS * n_terms
         zeros = 0 if n_terms else zeros + 1
         if zeros == _ZEROS_IN_A_ROW:
-            rest = words[at : at + n - len(starts)]
-            run = int(np.argmax(rest != 0)) if rest.any() else len(rest)
-            starts.frombytes(np.arange(at, at + run, dtype=np.int64).tobytes())
+            run = _zeros_from(words[at : at + n - n_done])
+            parts += [np.frombuffer(starts, dtype=np.int64), np.arange(at, at + run, dtype=np.int64)]
+            starts = array("q")
+            n_done += run
             at += run
             zeros = 0
     if at != end:
         _refuse_end(file, section, at, n, n)
-    return np.frombuffer(starts, dtype=np.int64) if n else np.zeros(0, np.int64)
+    return np.concatenate([*parts, np.array(starts, dtype=np.int64)])
+
+
+def _zeros_from(words: NDArray[np.uint32]) -> int:
+    """How many words are 0 before the first that is not."""
+    others = words != 0
+    first = int(np.argmax(others)) if len(others) else 0
+    return first if len(others) and others[first] else len(others)
 
 
 def _refuse_end(file: Container, section: Section, at: int, n_done: int, n: int) -> NoReturn:

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 FR_BYTES = 32
 ENTRY_BYTES = FR_BYTES + 4  # a loaded coefficient: value and column
 IC_TEXT_BYTES = 1024  # one point of IC as Python strings in the verification key
-XYZZ_G2_BYTES = 2 * G2_BYTES  # one bucket of the widest MSM
-MIN_BUCKETS, MAX_BUCKETS = 16, 2**16
-THREAD_BYTES = 256 * 1024  # touched stack and allocator arena of one thread
+# An MSM, a point, see kernels/src/host/msm.hpp: images, digits and their order (6 bytes for each of 2 or 4 parts of a
+# scalar and each window, of which there are fewer the more points there are), and the buckets of one window.
+MSM_G1_BYTES, MSM_G2_BYTES = 96 + 2 * 6 * 14 + 48, 576 + 4 * 6 * 8 + 96
+MAX_MSM_G1, MAX_MSM_G2 = 2**20, 2**18  # more points are taken in pieces
+THREAD_BYTES = 2**20  # touched stack, allocator arena and the points at work of one thread
 FIXED_BYTES = 4 * 2**20  # read buffers, small objects, and what the allocator keeps between them
 
 
@@ -70,13 +72,13 @@ def estimate_of(header: ZkeyHeader, threads: int) -> MemoryEstimate:
     split_bytes = header.n_coefficients * (3 * COEFFICIENT_BYTES + 24) + row_starts_bytes
     load_bytes = max(held_bytes, matrices_bytes + split_bytes + FIXED_BYTES)
     widest = max(header.n_vars, header.domain_size)
-    # The best window has at most a quarter as many buckets as there are points, see kernels/src/host/msm.cpp.
-    buckets = min(max(widest // 4, MIN_BUCKETS), MAX_BUCKETS)
+    msm_bytes = max(min(widest, MAX_MSM_G1) * MSM_G1_BYTES, min(header.n_vars, MAX_MSM_G2) * MSM_G2_BYTES)
+    h_bytes = header.domain_size * 3 * FR_BYTES  # copies of A w and B w, and the roots of unity
     work_bytes = (
         header.n_vars * 2 * FR_BYTES  # the witness, and the bytes it came from
-        + header.domain_size * 2 * FR_BYTES  # A w and B w
-        + header.domain_size * 4 * FR_BYTES  # the H scalars, copies of A w and B w, and the roots of unity
-        + threads * (buckets * XYZZ_G2_BYTES + THREAD_BYTES)  # one window at a time on each thread
+        + header.domain_size * 3 * FR_BYTES  # A w, B w and the H scalars
+        + max(msm_bytes, h_bytes)  # one after the other
+        + threads * THREAD_BYTES
         + FIXED_BYTES
     )
     return MemoryEstimate(held_bytes, load_bytes, work_bytes)

@@ -295,7 +295,7 @@ private:
     }
 };
 
-// Points in pieces, so that the memory that a call takes stays bounded: about 150 bytes a point in G1, 500 in G2.
+// Points in pieces, so that the memory that a call takes stays bounded: about 250 bytes a point in G1, 800 in G2.
 template <class F>
 int msm(const std::uint64_t* points, const std::uint64_t* scalars, std::size_t n, int threads, std::uint64_t* out) {
     if (threads < 1) return BAD_ARGUMENT;
