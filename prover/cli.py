@@ -49,6 +49,7 @@ def main(argv: list[str] | None = None) -> int:
             _interrupt_on_sigterm()
         status: int = options.run(options)
         sys.stdout.flush()
+        _settle_stderr()
     except ProverError as error:
         _report(error, as_json="--json" in arguments)
         return error.exit_status
@@ -91,6 +92,14 @@ def _open_standard_streams() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
             setattr(sys, name, open(fd, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - lives as long as we
+
+
+def _settle_stderr() -> None:
+    """Drop what a full disk kept of the standard error: the interpreter would turn it into status 120 at exit."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def _interrupt_on_sigterm() -> None:

@@ -117,6 +117,8 @@ class Sshd:
 
 
 def make_key(path: Path, *, passphrase: str = "") -> None:
+    if not shutil.which("ssh-keygen"):
+        pytest.skip("no ssh-keygen here (on Debian: apt install openssh-client)")
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", passphrase, "-f", path], check=True)
 
 
