@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -128,9 +127,10 @@ def test_interrupt_between_the_renames_waits_for_both(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signal_in_the_middle_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
     code = (
-        "import sys, signal\nfrom pathlib import Path\nfrom prover.commands import prove_files\n"
-        "signal.signal(signal.SIGTERM, signal.default_int_handler)\nprint('started', flush=True)\n"
-        "prove_files(*map(Path, sys.argv[1:]), 1)\n"
+        "import signal, sys, time\nfrom pathlib import Path\nfrom prover import commands\n"
+        "signal.signal(signal.SIGTERM, signal.default_int_handler)\n"
+        "commands.check = lambda *_: (print('proved', flush=True), time.sleep(30))\n"  # before anything is written
+        "commands.prove_files(*map(Path, sys.argv[1:]), 1)\n"
     )
     files = [path_of("merkle_mimc5", "circuit.zkey"), path_of("merkle_mimc5", "witness.wtns")]
     outputs = [tmp_path / "proof.json", tmp_path / "public.json"]
@@ -138,8 +138,7 @@ def test_signal_in_the_middle_leaves_nothing(tmp_path: Path, number: signal.Sign
         [sys.executable, "-c", code, *files, *outputs], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == b"started\n"
-        time.sleep(0.3)
+        assert process.stdout.readline() == b"proved\n"
         process.send_signal(number)
         assert process.wait(30) != 0
         assert process.stderr is not None
