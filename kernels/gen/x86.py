@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 HEADER = Path(__file__).parent.parent / "src" / "include" / "limbs_x86.hpp"
-SIZES = (4, 6)
+LINE_WIDTH = 118
 
 
 class Assembly:
@@ -46,19 +46,28 @@ class Assembly:
         arguments = ", ".join(
             f"std::uint64_t* {name}" if name == "out" else f"const std::uint64_t* {name}" for name in self.parameters
         )
-        body = "\n".join(f'        "{line}\\n\\t"' for line in self.lines)
+        body = "\n".join(f'        "{line}"' for line in self.packed())
         kept = [name for name in sources if name == "q"]
         changed = [f'[{name}] "+&r"({name})' for name in sources if name != "q"]
         outs = ", ".join([*(f'[{name}] "=&r"({name})' for name in self.temps), *changed])
         ins = ", ".join(f'[{name}] "r"({name})' for name in [*kept, *(["out"] if self.uses_out() else [])])
         declared = ", ".join(self.temps)
-        saved = "\n".join(f"    out[{index}] = {name};" for index, name in stores)
+        saved = "    " + " ".join(f"out[{index}] = {name};" for index, name in stores) if stores else ""
         volatile = " volatile" if self.uses_out() else ""  # what it stores is invisible to the compiler
         clobbers = '"cc", "memory"' + (', "rdx"' if any("%%rdx" in line for line in self.lines) else "")
         return (
             f"{self.qualifiers}inline void {self.name}({arguments}) {{\n    std::uint64_t {declared};\n"
             f"    asm{volatile}(\n{body}\n        : {outs}\n        : {ins}\n        : {clobbers});\n{saved}\n}}\n"
         )
+
+    def packed(self) -> list[str]:
+        """Return the instructions, several a line, each with the semicolon that ends it."""
+        lines = [""]
+        for line in self.lines:
+            if len(lines[-1]) + len(line) > LINE_WIDTH - 12:
+                lines.append("")
+            lines[-1] += f"{line}; "
+        return lines
 
     def uses_out(self) -> bool:
         """Whether the assembly itself stores to ``out``."""
@@ -296,23 +305,27 @@ struct Adx64 {
         if constexpr (M::N == 4) x86::montgomery_mul_4(out, a, b, M::words());
         else x86::montgomery_mul_6(out, a, b, M::words());
     }
+    // The wide functions are for Fp alone: Fp2 is made of them, and only there a square of its own is faster.
     template <class M> static void square(std::uint64_t* out, const std::uint64_t* a) {
-        std::uint64_t wide[2 * M::N];
-        if constexpr (M::N == 4) x86::square_wide_4(wide, a);
-        else x86::square_wide_6(wide, a);
-        reduce<M>(out, wide);
+        if constexpr (M::N == 4) {
+            mul<M>(out, a, a);
+        } else {
+            std::uint64_t wide[2 * M::N];
+            x86::square_wide_6(wide, a);
+            reduce<M>(out, wide);
+        }
     }
     template <class M> static void multiply_wide(std::uint64_t* out, const std::uint64_t* a, const std::uint64_t* b) {
-        if constexpr (M::N == 4) x86::multiply_wide_4(out, a, b);
-        else x86::multiply_wide_6(out, a, b);
+        static_assert(M::N == 6);
+        x86::multiply_wide_6(out, a, b);
     }
     template <class M> static void subtract_wide(std::uint64_t* out, const std::uint64_t* a, const std::uint64_t* b) {
-        if constexpr (M::N == 4) x86::subtract_wide_4(out, a, b, M::words());
-        else x86::subtract_wide_6(out, a, b, M::words());
+        static_assert(M::N == 6);
+        x86::subtract_wide_6(out, a, b, M::words());
     }
     template <class M> static void reduce(std::uint64_t* out, const std::uint64_t* wide) {
-        if constexpr (M::N == 4) x86::reduce_wide_4(out, wide, M::words());
-        else x86::reduce_wide_6(out, wide, M::words());
+        static_assert(M::N == 6);
+        x86::reduce_wide_6(out, wide, M::words());
     }
 };
 """
@@ -320,8 +333,9 @@ struct Adx64 {
 
 def header() -> str:
     """Return the text of limbs_x86.hpp."""
-    makers = (_add, _subtract, _multiply, _multiply_wide, _square_wide, _subtract_wide, _reduce_wide)
-    functions = "\n".join(maker(n) for n in SIZES for maker in makers)
+    parts = [maker(n) for n in (4, 6) for maker in (_add, _subtract, _multiply)]
+    parts += [maker(6) for maker in (_multiply_wide, _square_wide, _subtract_wide, _reduce_wide)]
+    functions = "\n".join(parts)
     return (
         "// Written by kernels/gen/x86.py: change that file, not this one. q points at a modulus and its INV.\n"
         "#pragma once\n#include <cstdint>\n\n#if defined(__x86_64__) && !defined(__CUDA_ARCH__)\n"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from bls12 import Group
 
 from kernels import build as builder
 
-if TYPE_CHECKING:
-    from pathlib import Path
+DIGEST = Path(__file__).parent / "digest.cpp"
 
 DEVICE_SOURCE = """
 #include "curve.hpp"
@@ -52,8 +52,31 @@ def test_headers_compile_for_a_device(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_library_builds_for_arm(tmp_path: Path) -> None:
-    if shutil.which("aarch64-linux-gnu-g++") is None:
-        pytest.skip("aarch64-linux-gnu-g++ is not on PATH")
-    library = builder.build(tmp_path, "aarch64-linux-gnu-g++")
-    assert library.read_bytes()[18:20] == b"\xb7\x00"  # e_machine: EM_AARCH64
+def build_digest(compiler: str, folder: Path, *flags: str) -> Path:
+    """The host library's sources with a program that runs them all on the same inputs and prints a digest."""
+    program = folder / f"digest-{compiler}"
+    sources = sorted((builder.SOURCE_DIR / "host").glob("*.cpp"))
+    include = f"-I{builder.SOURCE_DIR / 'include'}"
+    command: list[str | Path] = [compiler, "-std=c++17", "-O1", *flags, include, *sources, DIGEST, "-pthread"]
+    subprocess.run([*command, "-o", program], check=True, timeout=280)
+    return program
+
+
+def test_arm_computes_the_same(tmp_path: Path) -> None:
+    for needed in ("aarch64-linux-gnu-g++", "qemu-aarch64"):
+        if shutil.which(needed) is None:
+            pytest.skip(f"{needed} is not on PATH")
+    generators = tmp_path / "generators"
+    groups = Group("g1"), Group("g2")
+    generators.write_bytes(b"".join(group.array([group.point()]).limbs.tobytes() for group in groups))
+    here, arm = (
+        build_digest("g++", tmp_path),
+        build_digest("aarch64-linux-gnu-g++", tmp_path, "-static"),
+    )
+
+    def digest(*command: str | Path) -> str:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+
+    expected = digest(here, generators, "0")
+    assert digest("qemu-aarch64", arm, generators, "0") == expected
+    assert len(expected) == 17
