@@ -135,7 +135,7 @@ def test_a_long_job_outlives_an_interrupted_kill_and_a_deploy(
     ssh_host: Host, layout: Layout, run: Callable[[DeployConfig], DeployResult], tmp_path: Path
 ) -> None:
     first = run(config(layout)).launched.daemon
-    witnesses = ["--witness-path", str(GROTH16 / "cube500" / "witness.wtns")] * 32
+    witnesses = ["--witness-path", str(GROTH16 / "cube500" / "witness.wtns")] * 192
     job = ctl(ssh_host, layout, JobAnswer, "submit", "--circuit", "cube500", *witnesses, "--key", "long")
 
     def interrupt(text: str) -> None:
