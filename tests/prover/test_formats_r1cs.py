@@ -139,7 +139,7 @@ def test_a_fault_at_the_end_of_64_mib_is_found_quickly(file: Path) -> None:
     start_s = time.process_time()
     with pytest.raises(InputError, match=f"after {3 * n} of {3 * n} combinations"):
         read_r1cs(file)
-    assert time.process_time() - start_s < 3  # a second on a quiet machine
+    assert time.process_time() - start_s < 1
 
 
 class TestPtau:
@@ -177,4 +177,4 @@ def test_sections_beyond_4_gib_are_found(tmp_path: Path) -> None:
         file.write(join("r1cs", 1, sections)[12:])
     start_s = time.process_time()
     assert read_r1cs(path).header.n_constraints == 1
-    assert time.process_time() - start_s < 3  # a second on a quiet machine
+    assert time.process_time() - start_s < 1
