@@ -28,7 +28,6 @@ export LC_ALL=C
 folder=${destination%/*}/
 part=$destination.part-$part
 trap 'rm -f -- "$part"' EXIT
-trap 'exit 143' HUP INT TERM # a shell that a signal ends runs no EXIT trap
 trap 'exit 1' HUP INT PIPE TERM
 if [ -d "$destination" ]; then echo 'it is a folder' >&2; exit 1; fi
 if [ ! -d "$folder" ]; then echo "there is no folder $folder" >&2; exit 1; fi
