@@ -27,8 +27,9 @@ _PUT = """
 export LC_ALL=C
 folder=${destination%/*}/
 part=$destination.part-$part
-trap 'rm -f -- "$part"' EXIT
-trap 'exit 1' HUP INT PIPE TERM
+remove_part() { trap '' HUP INT PIPE TERM; rm -f -- "$part"; } # the signal for the group must not end rm itself
+trap remove_part EXIT
+trap 'remove_part; exit 1' HUP INT PIPE TERM
 if [ -d "$destination" ]; then echo 'it is a folder' >&2; exit 1; fi
 if [ ! -d "$folder" ]; then echo "there is no folder $folder" >&2; exit 1; fi
 have_kib() { df -Pk "$folder" 2>/dev/null | { read -r _; read -r _ _ _ kib _; echo "${kib:-}"; }; }
