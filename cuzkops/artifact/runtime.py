@@ -94,9 +94,10 @@ def runtime_layer(kind: RuntimeKind, project: Path, progress: Callable[[str], No
         (ready / "facts.json").write_text(json.dumps(facts))
         try:
             ready.rename(cache)
-        except OSError:  # another build was faster, or what lies there is damaged
-            shutil.rmtree(cache, ignore_errors=True)
-            ready.rename(cache)
+        except OSError:
+            if _load(cache) is None:  # damaged; a sound one is of another build that was faster, and may be in use
+                shutil.rmtree(cache, ignore_errors=True)
+                ready.rename(cache)
     prune(cache.parent)
     made_layer = _load(cache)
     if made_layer is None:
