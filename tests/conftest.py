@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from cuzkops.steps.build import Artifact
 
 ROOT = Path(__file__).parents[1]
-# A shell that is not interactive starts background jobs with Ctrl-C ignored, and children inherit that. Tests send it.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell that is not interactive starts background jobs with Ctrl-C ignored, nohup does so with the hang-up, and
+# children inherit that. Tests send both.
+for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
 
 REQUIRE_PEERS = os.environ.get("CUZKOPS_REQUIRE_PEERS") == "1"
 
