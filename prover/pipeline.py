@@ -17,7 +17,7 @@ from prover.errors import CapacityError, InputError, ProverError
 from prover.formats.wtns import read_witness
 from prover.groth16 import check, finalise, load_key, prove_on_device, synthesise
 from prover.jobs import error_body
-from prover.protocol import CircuitStatus, JobState
+from prover.protocol import CircuitStatus, JobState, ProofRecord
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from prover.jobs import Job, JobStore
     from prover.memory.budget import MemoryBudget
     from prover.metrics import Metrics
-    from prover.protocol import JobRequest, ProofRecord
+    from prover.protocol import JobRequest
     from prover.timeline import Value
     from prover.timing_log import TimingLog
     from prover.witness_store import WitnessStore
@@ -200,14 +200,14 @@ class Engine:
         self._log.event("TIMELINE", "GPU_END", on_device, gpu_us=gpu_us)
         self._metrics.observe("device", gpu_us)
         start_ns = time.monotonic_ns()
-        record = finalise(key, parts)
+        made = finalise(key, parts)
         finish_us = _us(start_ns)
         verify_ns = time.monotonic_ns()
-        check(key, record)
+        check(key, made)
         verify_us, total_us = _us(verify_ns), _us(start_ns)
         self._log.event("FIN_TIMING", "partition", common, finish_us=finish_us, verify_us=verify_us, total_us=total_us)
         self._metrics.observe("finish", total_us)
-        return record
+        return ProofRecord(proof=made.proof, public=made.public)
 
     def _log_phases(self, durations: DeviceDurations, common: dict[str, Value]) -> None:
         ntt_h_us = (durations.ntt_ns + durations.h_msm_ns) // 1000
