@@ -88,7 +88,7 @@ class KillRecord(StoredRecord):
     processes: list[ProcessId] = Field(description="every process of the daemon's session, leader first")
     exe: str
     footprint_bytes: int = Field(description="F: sum of RssAnon + RssShmem + HugetlbPages")
-    available_bytes: int = Field(description="A0: min(MemAvailable, cgroup limit - usage + inactive_file)")
+    available_bytes: int = Field(description="A0: what remote.procfs.Memory calls available")
     shmem_bytes: int
     pins_pages: int | None = Field(description="P0: nr_foll_pin_acquired - nr_foll_pin_released; null if unreadable")
     gpu_used_bytes: int | None

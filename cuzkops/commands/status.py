@@ -83,7 +83,7 @@ def _memory_text(memory: Memory) -> str:
     """What is available of what: of the control group's limit where that is what binds."""
     limit, total = memory.cgroup_limit_bytes, format_bytes(memory.total_bytes)
     available = f"{format_bytes(memory.available_bytes)} available"
-    if limit is None or memory.available_bytes == memory.mem_available_bytes:
+    if limit is None or not memory.is_limited:
         return f"{available} of {total}"
     group = f"the {format_bytes(limit)} that the control group {memory.cgroup} may have"
     return f"{available} of {group}; the host has {total}"

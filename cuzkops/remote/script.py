@@ -48,6 +48,11 @@ memory() {  # $1: what limited_cgroups printed
     echo "uptime $uptime"
     cat "$PROC/meminfo" "$PROC/vmstat" 2>/dev/null |
         filter '^(Mem(Total|Free|Available)|Shmem|Swap(Total|Free)|Hugetlb|nr_foll_pin_(acquired|released)):? '
+    [ -r "$PROC/zoneinfo" ] && filter '^ +count: ' <"$PROC/zoneinfo" | {
+        pages=0
+        while read -r key count _; do [ "$key" = count: ] && pages=$((pages + count)); done
+        echo "per_cpu_free_pages $pages"
+    }
     [ -n "$1" ] && echo "$1" | while read -r version folder; do
         echo "cgroup $folder"
         if [ "$version" = v1 ]; then

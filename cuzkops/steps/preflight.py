@@ -231,7 +231,7 @@ def _memory_findings(facts: HostFacts, need_bytes: int, giving_back: int, holder
         + f": {format_bytes(need_bytes - will_be)} short"
     )
     limit = facts.memory.cgroup_limit_bytes
-    if limit is not None and facts.available_bytes < facts.memory.mem_available_bytes:
+    if limit is not None and facts.memory.is_limited:
         message += f" (the control group {facts.memory.cgroup} is limited to {format_bytes(limit)})"
     held = "; ".join(map(describe_process, holders))
     message += f"; memory is held by {held}" if holders else "; no process that is visible here holds much of it"
