@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     Deploy = Callable[..., DeployResult]
 
+pytestmark = pytest.mark.alone
 HELD_BYTES = 700 << 20  # more than what wait-memory calls noise
 
 
@@ -97,7 +98,7 @@ def make_request(
         owner = lock.this_process("client", f"run-{n_runs}", "preflight")
         artifact = make_artifact(app, launcher)
         return DeployRequest(
-            artifact.directory, make_config(**small), owner, wait_timeout_s=20, readiness_s=0.2, launch_deadline_s=20
+            artifact.directory, make_config(**small), owner, wait_timeout_s=120, readiness_s=0.2, launch_deadline_s=20
         )
 
     return make

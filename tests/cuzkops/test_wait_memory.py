@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from cuzkops.remote.local import LocalHost
 
 # Above the slack of 256 MiB, or the missing memory would not be noticed.
+pytestmark = pytest.mark.alone
 HELD_MIB = 700
 
 
