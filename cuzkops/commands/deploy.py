@@ -16,6 +16,7 @@ from cuzkops.commands.options import (
     DryRun,
     Grace,
     Need,
+    Thorough,
     Timeout,
     duration_s,
     on_host,
@@ -53,6 +54,7 @@ def deploy(
     need: Need = None,
     timeout: Timeout = "30m",
     grace: Grace = None,
+    thorough: Thorough = False,
     dry_run: DryRun = False,
 ) -> None:
     """Build, ship, check, stop the old daemon, wait for its memory, launch the new one, and verify what runs.
@@ -81,6 +83,7 @@ def deploy(
             last_peak_bytes=last_peak_bytes(state, str(place.target), place.name),
             grace_s=None if grace is None else duration_s(grace),
             wait_timeout_s=duration_s(timeout),
+            thorough=thorough,
         )
         if dry_run:
             place.screen.plan(step.plan(host, layout, request, load_artifact(artifact or DEFAULT_ARTIFACT)))

@@ -92,6 +92,9 @@ Budget = Annotated[
     ),
 ]
 
+Thorough = Annotated[
+    bool, typer.Option("--thorough", help="Hash every key on the host, also one that was hashed and has not changed.")
+]
 Need = Annotated[
     str | None,
     typer.Option(

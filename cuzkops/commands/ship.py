@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cuzkops.commands.build import DEFAULT_ARTIFACT
-from cuzkops.commands.options import Artifact, Budget, Circuits, Config, DryRun, on_host
+from cuzkops.commands.options import Artifact, Budget, Circuits, Config, DryRun, Thorough, on_host
 from cuzkops.errors import UsageError
 from cuzkops.paths import expanded
 from cuzkops.session import Place
@@ -29,18 +29,21 @@ def ship(
     config: Config = None,
     circuit: Circuits = None,
     budget: Budget = None,
+    thorough: Thorough = False,
     dry_run: DryRun = False,
 ) -> None:
     """Bring an artifact, its configuration and its circuits to a host.
 
-    Only what the host lacks travels. The daemon that runs there is not touched; `cuzkops launch` starts the new one.
+    Only what the host lacks travels, and an upload that was cut goes on where it stopped. What is there is verified by
+    digest, and what was damaged is named and replaced. The daemon that runs there is not touched; `cuzkops launch`
+    starts the new one.
     """
     from cuzkops.steps import ship as step  # noqa: PLC0415 - `--help` loads no records
     from cuzkops.steps.build import load_artifact  # noqa: PLC0415 - the same
     from cuzkops.steps.preflight import refuse_losing_circuits  # noqa: PLC0415 - the same
 
     carried = carried_config(place, config, circuit, budget)
-    request = step.ShipRequest(load_artifact(artifact or DEFAULT_ARTIFACT), carried)
+    request = step.ShipRequest(load_artifact(artifact or DEFAULT_ARTIFACT), carried, thorough)
     place = replace(place, name=carried.name)
     with place.open(remember=not dry_run) as (host, layout):
         refuse_losing_circuits(host, layout, carried)
@@ -49,7 +52,13 @@ def ship(
             return
         place.session.interrupted = f"what arrived stays and is not sent again; go on with: {place.again('ship')}"
         with place.locked(host, layout, "ship"):
-            result = step.ship(host, layout, request, lambda transfer: place.screen.progress(transfer_text(transfer)))
+            result = step.ship(
+                host,
+                layout,
+                request,
+                lambda transfer: place.screen.progress(transfer_text(transfer)),
+                lambda text: place.screen.say(f"ship: {text}"),
+            )
         start = f"start it with: {place.command('launch')} --release {result.release_id}"
         place.screen.result(result, f"{shipped_text(result)}\n{start}")
 

@@ -30,6 +30,11 @@ class Layout:
         return f"{self.remote_dir}/circuits"
 
     @property
+    def digests(self) -> str:
+        """What layers and keys were when they were verified: ``SHA256.files`` of a layer, ``SHA256.seen`` of a key."""
+        return f"{self.remote_dir}/digests"
+
+    @property
     def lock(self) -> str:
         """Folder that exists while somebody changes this host; ``owner.json`` in it says who."""
         return f"{self.remote_dir}/lock"

@@ -6,7 +6,26 @@ for /proc, /dev and /sys, so that a folder of recorded files can take their plac
 
 from __future__ import annotations
 
-TOOLS = ("tar", "gzip", "sha256sum", "cp", "mv", "ln", "ls", "df", "mkdir", "rm", "chmod", "cat", "readlink", "tail")
+TOOLS = (
+    "tar",
+    "gzip",
+    "sha256sum",
+    "cp",
+    "mv",
+    "ln",
+    "ls",
+    "df",
+    "mkdir",
+    "rm",
+    "chmod",
+    "cat",
+    "readlink",
+    "tail",
+    "head",
+    "sort",
+    "uniq",
+    "wc",
+)
 """What a host must have, beside a shell, to be shipped to and launched on. Everything else has a way without it."""
 
 PRELUDE = """

@@ -17,9 +17,10 @@ from cuzkops.remote.releases import layers_script
 from cuzkops.steps.build import build, load_artifact
 from cuzkops.steps.check import check, check_script, raise_problems
 from cuzkops.steps.kill import KillRequest, kill, plan_kill
-from cuzkops.steps.launch import DEADLINE_S, READINESS_S, LaunchRequest, launch, plan_launch, read_release
+from cuzkops.steps.launch import DEADLINE_S, READINESS_S, LaunchRequest, launch, plan_launch
 from cuzkops.steps.preflight import preflight_host, preflight_manifest, raise_findings, with_python
 from cuzkops.steps.ship import ShipRequest, missing_layers, plan_ship, ship
+from cuzkops.steps.verify import read_release
 from cuzkops.steps.wait_memory import WaitRequest, samples_script, wait_memory
 from cuzkops.units import format_bytes
 
@@ -79,6 +80,7 @@ class DeployRequest:
         wait_timeout_s: Longest wait for the memory.
         readiness_s: The new daemon must still live this long after its start.
         launch_deadline_s: It must be ready this long after its start.
+        thorough: Hash every key on the host, also one that was hashed before and has not changed since.
     """
 
     source: BuildRequest | Path
@@ -90,6 +92,7 @@ class DeployRequest:
     wait_timeout_s: float = 1800
     readiness_s: float = READINESS_S
     launch_deadline_s: float = DEADLINE_S
+    thorough: bool = False
 
     @property
     def declared_need_bytes(self) -> int | None:
@@ -207,8 +210,8 @@ class _Deploy:
     def _ship(self, artifact: Artifact) -> ShipResult:
         self._observer.if_interrupted("the running daemon was not touched; what arrived is not sent again")
         with self._step("ship") as done:
-            request = ShipRequest(artifact, self._request.config)
-            shipped = ship(self._host, self._layout, request, self._observer.transferred)
+            request = ShipRequest(artifact, self._request.config, self._request.thorough)
+            shipped = ship(self._host, self._layout, request, self._observer.transferred, self._observer.says)
             sent = f"sent {', '.join(shipped.sent)}" if shipped.sent else "nothing had to travel"
             done(f"release {shipped.release_id}: {sent} ({format_bytes(shipped.bytes_sent)})")
         return shipped
@@ -272,11 +275,12 @@ class _Deploy:
         """Start the release that ran before, after its own wait; says in a clause how that went."""
         self._observer.if_interrupted(f"nothing runs: the new release did not start, nor again release {release_id}")
         try:
-            manifest, config_sha256 = read_release(self._host, self._layout, release_id)
+            release = read_release(self._host, self._layout, release_id)
             self._wait(None)
             launch_id = f"{self._request.owner.run_id}-back"
             launched = self._start(
-                "launch the previous release", self._launch_request(release_id, launch_id, manifest, config_sha256)
+                "launch the previous release",
+                self._launch_request(release_id, launch_id, release.manifest, release.config_sha256),
             )
         except OpsError as error:
             return f"the previous release {release_id} could not be started again: {error.message}"

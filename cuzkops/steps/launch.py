@@ -11,8 +11,9 @@ from cuzkops.records import ProcessId
 from cuzkops.remote import audit
 from cuzkops.remote.ctl import ctl, ctl_script
 from cuzkops.remote.daemon import Observation, find_daemon, observe, observe_script
-from cuzkops.remote.launching import abort_script, release_facts_script, start_script
+from cuzkops.remote.launching import abort_script, start_script
 from cuzkops.remote.procfs import parse_stats
+from cuzkops.steps.verify import plan_verify, read_release, verify
 from prover.protocol import DaemonState, ReadyAnswer
 
 if TYPE_CHECKING:
@@ -97,11 +98,13 @@ def launch(
         if_interrupted: Told what an interruption from now on leaves behind.
 
     Raises:
-        OpsError: A daemon runs already; or the new one ended, or is not what was shipped: then it was stopped, and
-            ``current`` points where it did. ``details["last_lines"]`` holds the ends of its logs.
+        OpsError: A daemon runs already; the release is damaged; or the new daemon ended, or is not what was shipped:
+            then it was stopped, and ``current`` points where it did, and ``details["last_lines"]`` holds the ends of
+            its logs.
         TimeoutExpired: It was not ready within ``deadline_s``; it was stopped, too.
     """
     _refuse_second(host, layout)
+    verify(host, layout, read_release(host, layout, request.release_id))
     how = "`cuzkops status` shows it, `cuzkops kill` stops it"
     if_interrupted(f"the new daemon may have been started on {host.target}: {how}")
     done = host.run(start_script(layout, request.release_id, request.launch_id), timeout_s=60).check()
@@ -132,28 +135,12 @@ def launch(
 def plan_launch(layout: Layout, request: LaunchRequest) -> list[Script]:
     """The scripts that ``launch`` runs when all goes well."""
     return [
+        plan_verify(layout, request.release_id, request.manifest, {}),
         start_script(layout, request.release_id, request.launch_id),
         observe_script(layout, release_id=request.release_id),
         ctl_script(layout, "ready", release_id=request.release_id),
         audit.append_script(layout, audit.entry(layout.name, "launch", {"release_id": request.release_id})),
     ]
-
-
-def read_release(host: Host, layout: Layout, release_id: str) -> tuple[Manifest, str]:
-    """Read a release on the host; returns its manifest and the digest of its configuration.
-
-    Raises:
-        OpsError: It is not there, or its manifest cannot be read.
-    """
-    from pydantic import ValidationError  # noqa: PLC0415 - costs a tenth of a second of every start
-
-    from cuzkops.records import Manifest  # noqa: PLC0415 - the same
-
-    digest, _, manifest = host.run(release_facts_script(layout, release_id)).check().out.partition("\n")
-    try:
-        return Manifest.model_validate_json(manifest), digest.split()[0]
-    except ValidationError as error:
-        raise OpsError("manifest", f"the manifest of release {release_id} cannot be read: {error}") from None
 
 
 def _refuse_second(host: Host, layout: Layout) -> None:

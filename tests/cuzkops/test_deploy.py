@@ -209,7 +209,7 @@ def test_a_configuration_that_the_daemon_refuses_stops_nothing(
         """A host where the keys go away between ship and check."""
 
         def __init__(self) -> None:
-            self.target, self.put, self.stream = host.target, host.put, host.stream
+            self.target, self.resume, self.stream = host.target, host.resume, host.stream
 
         def run(self, script: Script, *, timeout_s: float = 60) -> Completed:
             if script.title.startswith("check release"):
@@ -255,7 +255,7 @@ def test_the_plan_names_every_script_of_a_run(
         """A host that keeps what changed it."""
 
         def __init__(self) -> None:
-            self.target, self.put, self.stream = host.target, host.put, host.stream
+            self.target, self.resume, self.stream = host.target, host.resume, host.stream
 
         def run(self, script: Script, *, timeout_s: float = 60) -> Completed:
             if script.changes:

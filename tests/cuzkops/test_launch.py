@@ -16,9 +16,10 @@ from cuzkops.errors import OpsError, TimeoutExpired
 from cuzkops.records import ProcessId
 from cuzkops.remote.launching import abort_script, start_script
 from cuzkops.remote.procfs import parse_stats
-from cuzkops.steps.launch import LaunchRequest, LaunchResult, launch, read_release
+from cuzkops.steps.launch import LaunchRequest, LaunchResult, launch
 from cuzkops.steps.ship import ShipRequest, ship
 from cuzkops.steps.status import Starting, status
+from cuzkops.steps.verify import Release, read_release
 from prover.protocol import DaemonState
 
 if TYPE_CHECKING:
@@ -274,7 +275,8 @@ def test_the_release_on_the_host_says_what_it_is(
 ) -> None:
     artifact, config = make_artifact(), make_config()
     release_id = ship(host, layout, ShipRequest(artifact, config)).release_id
-    assert read_release(host, layout, release_id) == (artifact.manifest, config.sha256)
+    circuits = {name: circuit.sha256 for name, circuit in config.circuits.items()}
+    assert read_release(host, layout, release_id) == Release(release_id, artifact.manifest, config.sha256, circuits)
     with pytest.raises(OpsError, match="there is no release gone"):
         read_release(host, layout, "gone")
 

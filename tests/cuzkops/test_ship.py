@@ -120,7 +120,7 @@ class DyingHost:
 
     def __init__(self, host: Host, dies_at: str) -> None:
         self._host, self._dies_at = host, dies_at
-        self.target, self.put = host.target, host.put
+        self.target, self.resume = host.target, host.resume
 
     def run(self, script: Script, *, timeout_s: float = 60) -> Completed:
         if script.title == self._dies_at:
@@ -240,12 +240,15 @@ def test_the_script_that_checks_a_key(layout: Layout) -> None:
     script = circuit_script(layout, "circuit mul", "ab" * 32, f"{layout.circuits}/x.part-1")
     assert script.text == (
         f"CIRCUIT='{layout.circuits}/{'ab' * 32}'\n"
+        f"SEEN='{layout.digests}/{'ab' * 32}.seen'\n"
         f"PART='{layout.circuits}/x.part-1'\n"
         f"SHA256={'ab' * 32}\n"
         'found=$(sha256sum <"$PART") || exit 1\n'
         "found=${found%% *}\n"
         '[ "$found" = "$SHA256" ] || { rm -f "$PART"; echo "arrived as $found" >&2; exit 65; }\n'
-        'chmod 600 "$PART" && mv -f "$PART" "$CIRCUIT"\n'
+        '[ ! -L "$CIRCUIT" ] && { [ -f "$CIRCUIT" ] || [ ! -e "$CIRCUIT" ]; } || rm -rf "$CIRCUIT" || exit 1\n'
+        'chmod 600 "$PART" && mv -f "$PART" "$CIRCUIT" || exit 1\n'
+        'stat -c \'%d %i %s %y %z\' -- "$CIRCUIT" >"$SEEN" 2>/dev/null || rm -f "$SEEN"\n'
     )
 
 
@@ -263,7 +266,7 @@ class ForeignShell:
     """A host with another shell, and with no tools but those of busybox where that is the shell."""
 
     def __init__(self, host: Host, shell: list[str], tools: Path) -> None:
-        self.target, self.put = host.target, host.put
+        self.target, self.resume = host.target, host.resume
         self._shell = shell
         self._environment = {"PATH": "/usr/bin:/bin"}
         if shell[0].endswith("busybox"):
