@@ -16,9 +16,10 @@ from cuzkops.errors import OpsError, TimeoutExpired
 from cuzkops.records import ProcessId
 from cuzkops.remote.launching import abort_script, start_script
 from cuzkops.remote.procfs import parse_stats
+from cuzkops.remote.starting import Starting
 from cuzkops.steps.launch import LaunchRequest, LaunchResult, launch, read_release
 from cuzkops.steps.ship import ShipRequest, ship
-from cuzkops.steps.status import Starting, status
+from cuzkops.steps.status import status
 from prover.protocol import DaemonState
 
 if TYPE_CHECKING:
@@ -298,7 +299,7 @@ def test_status_shows_a_daemon_that_has_not_written_its_record_yet(host: Host, l
     record.rename(aside)
     try:
         report = status(host, layout)
-        assert report.starting == Starting(daemon.pid, daemon.release_id)
+        assert report.starting == Starting(daemon.pid, daemon.release_id, daemon.start_ticks)
         said = status_text("prover", report)
         assert said.startswith(f"daemon prover: starting, release {daemon.release_id}, pid {daemon.pid}")
         Path(layout.kill_json).write_text("")
