@@ -86,6 +86,7 @@ class KillRecord(StoredRecord):
     name: Name
     boot_id: str
     processes: list[ProcessId] = Field(description="every process of the daemon's session, leader first")
+    session_leader: ProcessId | None = Field(default=None, description="of that session; null: the first process")
     exe: str
     footprint_bytes: int = Field(description="F: sum of RssAnon + RssShmem + HugetlbPages")
     available_bytes: int = Field(description="A0: what remote.procfs.Memory calls available")
@@ -98,6 +99,11 @@ class KillRecord(StoredRecord):
     others: dict[str, int] = Field(description='memory in bytes of the larger other processes, by "pid:start_ticks"')
     uptime_s: float = Field(description="/proc/uptime when this was taken: the clock of the whole series")
     signalled_uptime_s: float | None = Field(default=None, description="when they were told to stop: once")
+
+    @property
+    def leader(self) -> ProcessId:
+        """The leader of the daemon's session; one that had ended by itself is not among ``processes``."""
+        return self.session_leader or self.processes[0]
 
 
 class RunRecord(StoredRecord):

@@ -6,13 +6,14 @@ With ``--json`` standard output holds exactly one JSON document (streams: one a 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from cuzkops.errors import OpsError
     from cuzkops.remote.host import Script
@@ -39,7 +40,7 @@ class Screen:
         self._out = out or sys.stdout
         self._err = err or sys.stderr
         self._streams = False  # one document a line
-        self._drawn = False  # an unfinished line stands on the terminal
+        self._n_drawn = 0  # lines on the terminal that are to be drawn over; the last one is unfinished
         self._last_progress_s = 0.0
 
     @property
@@ -57,18 +58,29 @@ class Screen:
         if self.verbose:
             self.say(text)
 
-    def progress(self, text: str) -> None:
-        """Show how far something is: one line drawn over on a terminal, a line every few seconds in a file."""
+    def progress(self, text: str, picture: Callable[[int, bool], Sequence[str]] | None = None) -> None:
+        """Show how far something is: drawn over on a terminal, a line every few seconds in a file.
+
+        Args:
+            text: One line.
+            picture: Makes the lines above it on a terminal, from its width in columns and whether it shows more than
+                ASCII.
+        """
         now_s = time.monotonic()
         terminal = self._err.isatty()
         if now_s - self._last_progress_s < (_REDRAW_S if terminal else _REPEAT_S):
             return
         self._last_progress_s = now_s
-        if terminal:
-            print(f"\r\x1b[K{text[:200]}", end="", file=self._err, flush=True)
-            self._drawn = True
-        else:
+        if not terminal:
             print(text, file=self._err, flush=True)
+            return
+        columns = shutil.get_terminal_size().columns
+        unicode = "utf" in (self._err.encoding or "").lower()
+        lines = [*(picture(columns - 1, unicode) if picture else ()), text[: columns - 1]]
+        drawing = "\n".join(f"\x1b[K{line}" for line in lines)
+        rest = "\x1b[J" if self._n_drawn > len(lines) else ""
+        print(f"{self._back()}{drawing}{rest}", end="", file=self._err, flush=True)
+        self._n_drawn = len(lines)
 
     def result(self, document: object, text: str) -> None:
         """Give the command's one result: the document with ``--json``, else the text."""
@@ -121,10 +133,15 @@ class Screen:
         print(f"{question} [y/N] ", end="", file=self._err, flush=True)
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
+    def _back(self) -> str:
+        """What moves a terminal to the begin of what was drawn."""
+        up = f"\x1b[{self._n_drawn - 1}A" if self._n_drawn > 1 else ""
+        return f"\r{up}" if self._n_drawn else ""
+
     def _clear(self) -> None:
-        if self._drawn:
-            print("\r\x1b[K", end="", file=self._err, flush=True)
-            self._drawn = False
+        if self._n_drawn:
+            print(f"{self._back()}\x1b[J", end="", file=self._err, flush=True)
+            self._n_drawn = 0
 
 
 def plain(value: Any) -> Any:

@@ -83,12 +83,13 @@ class RunFolder:
         return self.path / "memory.jsonl"
 
     def add_memory_sample(self, sample: Mapping[str, object]) -> None:
-        """Add a line to ``memory.jsonl``.
+        """Add a line to ``memory.jsonl``; makes the folder if it is missing.
 
         Raises:
             OpsError: It cannot be written.
         """
         try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self.memory.open("a") as file:
                 file.write(json.dumps(sample) + "\n")
         except OSError as error:

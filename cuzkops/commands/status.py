@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from cuzkops.remote.daemon import DaemonView
     from cuzkops.remote.lock import Holder
+    from cuzkops.remote.probes import ProcessInfo
     from cuzkops.remote.procfs import Memory
     from cuzkops.steps.status import StatusReport
     from prover.protocol import StatusAnswer
@@ -39,6 +40,9 @@ def status_text(name: str, report: StatusReport) -> str:
         if starting
         else _daemon_text(name, report.daemon, report.current)
     ]
+    lines += [f"  of its session this lives on: {_process_text(process)}" for process in report.orphans]
+    if report.orphans:
+        lines.append("  `cuzkops kill` stops that, too")
     if report.problem:
         lines.append(f"  it does not answer: {report.problem}")
     if report.answer:
@@ -61,6 +65,12 @@ def _daemon_text(name: str, view: DaemonView | None, current: str | None) -> str
         return f"daemon {name}: not running; release {record.release_id} was launched as pid {record.pid}, {why}"
     what = "adopted" if not record.is_ours else f"{record.state}, release {record.release_id}"
     return f"daemon {name}: {what}; {describe_process(view.process)}"
+
+
+def _process_text(process: ProcessInfo) -> str:
+    from cuzkops.remote.daemon import describe_process  # noqa: PLC0415 - `--help` loads no records
+
+    return describe_process(process)
 
 
 def _answer_lines(answer: StatusAnswer) -> list[str]:

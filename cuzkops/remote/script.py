@@ -178,6 +178,12 @@ threads() {  # the stat lines of each process of $* that exists: its leader's, t
         cat "$PROC/$pid/stat" "$PROC/$pid/task"/[0-9]*/stat 2>/dev/null
     done
 }
+members() {  # PIDs of the processes of session $1, without those of $2
+    [ -n "$1" ] || return 0
+    cat "$PROC"/[0-9]*/stat 2>/dev/null | filter "\\) [A-Za-z] [0-9]+ [0-9]+ $1 " | while read -r pid _; do
+        case " $2 " in *" $pid "*) ;; *) echo "$pid" ;; esac
+    done
+}
 gpu_holders() {  # PIDs with an open file below $DEV/nvidia*
     [ -n "$(echo "$DEV"/nvidia* | filter '[^*]$')" ] || return 0
     ls -l "$PROC"/[0-9]*/fd 2>/dev/null | filter "^$PROC/[0-9]+/fd:|-> $DEV/nvidia" | {

@@ -10,9 +10,11 @@ from cuzkops.errors import OpsError, TimeoutExpired
 from cuzkops.records import ProcessId
 from cuzkops.remote import audit
 from cuzkops.remote.ctl import ctl, ctl_script
-from cuzkops.remote.daemon import Observation, find_daemon, observe, observe_script
+from cuzkops.remote.daemon import Observation, describe_process, find_daemon, observe, observe_script
 from cuzkops.remote.launching import abort_script, start_script
+from cuzkops.remote.orphans import find_orphans
 from cuzkops.remote.procfs import parse_stats
+from cuzkops.remote.starting import find_starting
 from cuzkops.steps.verify import plan_verify, read_release, verify
 from prover.protocol import DaemonState, ReadyAnswer
 
@@ -144,15 +146,26 @@ def plan_launch(layout: Layout, request: LaunchRequest) -> list[Script]:
 
 
 def _refuse_second(host: Host, layout: Layout) -> None:
+    """Refuse where something of this name lives: the daemon, one that a launch has just started, or what one left."""
     daemon = find_daemon(host, layout)
     if daemon is not None and daemon.is_live:
         record = daemon.record
-        raise OpsError(
-            "runs-already",
-            f"a daemon named {record.name} runs already: pid {record.pid}, release {record.release_id}, {record.state}",
-            "stop it with `cuzkops kill`, or deploy, which does that",
-            {"pid": record.pid, "release_id": record.release_id},
+        what, pid = f"pid {record.pid}, release {record.release_id}, {record.state}", record.pid
+        raise _runs_already(f"a daemon named {layout.name} runs already: {what}", pid, record.release_id)
+    if starting := find_starting(host, layout):
+        what = f"pid {starting.pid}, release {starting.release_id}, and has no record yet, or no more"
+        raise _runs_already(
+            f"the daemon {layout.name} that was launched last lives: {what}", starting.pid, starting.release_id
         )
+    if daemon is not None and (orphans := find_orphans(host, daemon.record)):
+        what = f"{describe_process(orphans[0])} lives on in its session"
+        message = f"the daemon {layout.name}, pid {daemon.record.pid}, has ended by itself, but {what}"
+        raise _runs_already(message, orphans[0].pid, daemon.record.release_id)
+
+
+def _runs_already(message: str, pid: int, release_id: str) -> OpsError:
+    hint = "stop it with `cuzkops kill`, or deploy, which does that"
+    return OpsError("runs-already", message, hint, {"pid": pid, "release_id": release_id})
 
 
 def _parse_started(output: str) -> _Started:

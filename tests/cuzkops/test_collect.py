@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import json
 import os
 import subprocess
 import threading
@@ -14,8 +16,9 @@ import pytest
 from cuzkops.errors import OpsError, TimeoutExpired, UnreadableError
 from cuzkops.remote.host import Completed
 from cuzkops.remote.local import LocalHost
+from cuzkops.remote.log_files import list_script
 from cuzkops.state import State
-from cuzkops.steps.collect import CollectResult, collect, keep_peaks, list_script, newest_launch
+from cuzkops.steps.collect import CollectResult, collect, keep_peaks, newest_launch
 from cuzkops.steps.follow import follow, follow_script
 from cuzkops.timing.read import read_table
 
@@ -95,6 +98,36 @@ def test_another_file_under_the_same_inode_is_noticed(host: Host, layout: Layout
     assert visible(copies) == {"r.log": (logs / "r.log").read_bytes(), "r.log.before-1": HEADER}
 
 
+def test_a_log_that_was_cut_and_has_grown_again_is_noticed_by_its_end(
+    host: Host, layout: Layout, logs: Path, copies: Path
+) -> None:
+    (logs / "r.err").write_bytes(b"the same first line\n" + b"one\n" * 5000)
+    collect(host, layout, copies)
+    (logs / "r.err").write_bytes(b"the same first line\n" + b"two\n" * 9000)  # the same inode and head, and longer
+    result = collect(host, layout, copies)
+    assert result.notices == ("r.err was truncated on the host: the 20020 bytes before are in r.err.before-1",)
+    assert (copies / "r.err").read_bytes() == (logs / "r.err").read_bytes()
+    assert collect(host, layout, copies).notices == ()
+
+
+def test_what_is_known_of_each_copy_is_kept_beside_it(host: Host, layout: Layout, logs: Path, copies: Path) -> None:
+    (logs / "r.log").write_bytes(HEADER)
+    collect(host, layout, copies)
+    seen = json.loads((copies / ".collected.json").read_text())["files"]["r.log"]
+    digest = hashlib.sha256(HEADER * 2).hexdigest()  # both ends of a short file are all of it
+    assert seen == {"inode": (logs / "r.log").stat().st_ino, "offset": len(HEADER), "ends": digest}
+
+
+def test_a_copy_of_which_nothing_is_known_is_compared_before_it_is_continued(
+    host: Host, layout: Layout, logs: Path, copies: Path
+) -> None:
+    (logs / "r.log").write_bytes(HEADER + b"one\n")
+    copies.mkdir()
+    (copies / "r.log").write_bytes(b"of another host\n")
+    collect(host, layout, copies)
+    assert visible(copies) == {"r.log": HEADER + b"one\n", "r.log.before-1": b"of another host\n"}
+
+
 def test_what_went_away_on_the_host_stays_here(host: Host, layout: Layout, logs: Path, copies: Path) -> None:
     (logs / "r.log").write_bytes(HEADER)
     (logs / "r.err").write_bytes(b"words\n")
@@ -151,7 +184,7 @@ def test_a_host_writes_nowhere_but_to_its_logs(tmp_path: Path, layout: Layout, c
 def test_what_was_noted_under_a_strange_name_is_not_followed(tmp_path: Path, layout: Layout, copies: Path) -> None:
     (tmp_path / "victim").write_bytes(b"mine")
     copies.mkdir()
-    (copies / ".collected.json").write_text('{"../victim": 1}')
+    (copies / ".collected.json").write_text('{"files": {"../victim": {"inode": 1, "offset": 4, "ends": ""}}}')
     with Hostile("r.log") as host:
         collect(host, layout, copies)
     assert (tmp_path / "victim").read_bytes() == b"mine"
@@ -294,7 +327,7 @@ def test_a_line_with_the_byte_of_our_words_comes_whole(host: Host, layout: Layou
         assert [next(lines), next(lines)] == [b"a\x01b", b"c"]
 
 
-@pytest.mark.parametrize("state", [b"[]", b"3", b'{"r.log": null}', b"\xff"])
+@pytest.mark.parametrize("state", [b"[]", b"3", b'{"r.log": null}', b"\xff", b'{"files": {"r.log": 1}}'])
 def test_damaged_state_is_as_good_as_none(host: Host, layout: Layout, logs: Path, copies: Path, state: bytes) -> None:
     (logs / "r.log").write_bytes(b"one\n")
     copies.mkdir()
