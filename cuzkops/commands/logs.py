@@ -13,11 +13,12 @@ from cuzkops.errors import UsageError
 from cuzkops.session import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
+    from cuzkops.steps.collect import Pulled
     from cuzkops.timing.parse import LogRecord
     from prover.protocol import DaemonRecord
 
@@ -80,7 +81,11 @@ def logs(
         return
     found = _lines(pulled.timing_logs)
     found = found if since_unix_ns is None else lines_since(found, since_unix_ns)
-    shown = (line.decode(errors="replace") for line in (found if lines is None else deque(found, maxlen=lines)))
+    _show(place, pulled, found if lines is None else deque(found, maxlen=lines), follow=follow)
+
+
+def _show(place: Place, pulled: Pulled, lines: Iterable[bytes], *, follow: bool) -> None:
+    shown = (line.decode(errors="replace") for line in lines)
     if place.screen.json_mode and not follow:
         place.screen.result({"files": pulled.timing_logs, "lines": list(shown)}, "")
         return
