@@ -19,6 +19,7 @@ from typing import NoReturn
 
 from prover import __version__
 from prover.errors import InputError, ProverError
+from prover.interruptible import is_abandoned
 
 _FAULT = 70
 _INTERRUPTED = 130
@@ -55,6 +56,9 @@ def main(argv: list[str] | None = None) -> int:
         return error.exit_status
     except KeyboardInterrupt as interrupt:
         sys.stderr.write(f"interrupted{f': {interrupt}' if interrupt.args else ''}\n")
+        if is_abandoned():
+            sys.stderr.flush()
+            os._exit(_INTERRUPTED)  # nothing was written, and a kernel in the middle of its work cannot be stopped
         return _INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has gone; the interpreter would complain once more when it flushes at exit.

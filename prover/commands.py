@@ -22,6 +22,7 @@ from prover.groth16 import (
     synthesise,
     verification_key,
 )
+from prover.interruptible import interruptibly
 from prover.output import check_outputs, replacing, write_documents
 from prover.progress import Progress
 from prover.setup import fresh_trapdoor, key_bytes, write_key
@@ -67,9 +68,9 @@ def prove_files(
             check_witness(circuit, witness, backend)
             del circuit
         progress.stage("loading the key")
-        key = load_key(zkey, backend)
+        key = interruptibly(lambda: load_key(zkey, backend))
         progress.stage("proving")
-        record = finalise(key, prove_on_device(key, synthesise(key, witness)))
+        record = interruptibly(lambda: finalise(key, prove_on_device(key, synthesise(key, witness))))
         progress.stage("verifying")
         check(key, record)
         write_documents([(targets[0], dump_document(record.proof)), (targets[1], dump_document(record.public))])
