@@ -15,10 +15,12 @@ from cuzkops.commands.options import (
     Config,
     DryRun,
     Grace,
+    Keep,
     Need,
     Thorough,
     Timeout,
     duration_s,
+    keep_count,
     on_host,
     size_bytes,
 )
@@ -55,6 +57,7 @@ def deploy(
     timeout: Timeout = "30m",
     grace: Grace = None,
     thorough: Thorough = False,
+    keep: Keep = 5,
     dry_run: DryRun = False,
 ) -> None:
     """Build, ship, check, stop the old daemon, wait for its memory, launch the new one, and verify what runs.
@@ -84,6 +87,7 @@ def deploy(
             grace_s=None if grace is None else duration_s(grace),
             wait_timeout_s=duration_s(timeout),
             thorough=thorough,
+            keep=keep_count(keep),
         )
         if dry_run:
             place.screen.plan(step.plan(host, layout, request, load_artifact(artifact or DEFAULT_ARTIFACT)))

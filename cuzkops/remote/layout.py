@@ -94,6 +94,10 @@ class Layout:
         return f"{self.home}/logs"
 
 
+RELEASE_ID_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+"""What names a release; none of it means anything to a shell."""
+
+
 def release_id(build_id: str, config_sha256: str) -> str:
     """Name a release by what it is, so that shipping the same thing twice changes nothing."""
     return f"{build_id}-{config_sha256[:12]}"

@@ -184,7 +184,7 @@ def raise_findings(findings: PreflightReport | Sequence[Finding]) -> None:
     errors = [finding for finding in found if finding.severity == "error"]
     if not errors:
         return
-    rows = [{**finding.details, **_row(finding)} for finding in found]
+    rows = [finding_row(finding) for finding in found]
     hints = dict.fromkeys(finding.hint for finding in errors if finding.hint)
     if len(errors) == 1:
         message = errors[0].message
@@ -193,8 +193,10 @@ def raise_findings(findings: PreflightReport | Sequence[Finding]) -> None:
     raise UsageError(errors[0].code if len(errors) == 1 else "preflight", message, "; ".join(hints), {"findings": rows})
 
 
-def _row(finding: Finding) -> dict[str, object]:
-    return {key: getattr(finding, key) for key in ("code", "severity", "where", "message", "hint")}
+def finding_row(finding: Finding) -> dict[str, object]:
+    """A finding with its details, for the details of an error."""
+    row = {key: getattr(finding, key) for key in ("code", "severity", "where", "message", "hint")}
+    return {**finding.details, **row}
 
 
 def _own_processes(

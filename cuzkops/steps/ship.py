@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from cuzkops.artifact.listing import list_archive
 from cuzkops.errors import OpsError, UsageError
 from cuzkops.remote import audit
+from cuzkops.remote.cleaning import holdings_script
 from cuzkops.remote.host import Script
 from cuzkops.remote.layout import release_id
 from cuzkops.remote.releases import (
@@ -26,6 +27,7 @@ from cuzkops.remote.releases import (
     layers_script,
     release_script,
 )
+from cuzkops.steps.clean import CleanResult, clean
 from cuzkops.steps.inventory import Inventory, Item, check_space, parse_inventory, unpacked_bytes
 from cuzkops.steps.verify import read_release
 from cuzkops.units import format_bytes
@@ -53,11 +55,13 @@ class ShipRequest:
         artifact: The built artifact.
         config: The configuration with the circuits that it carries.
         thorough: Hash every key on the host, also one that was hashed before and has not changed since.
+        keep: How many releases of this daemon stay, besides those in use; None: all of them.
     """
 
     artifact: Artifact
     config: DeployConfig
     thorough: bool = False
+    keep: int | None = None
 
     @property
     def release_id(self) -> str:
@@ -91,6 +95,7 @@ class ShipResult:
         bytes_sent: Bytes that travelled.
         seconds: Time that it took.
         repaired: What was damaged on the host and was replaced: a sentence each.
+        cleaned: What was removed because nobody uses it.
     """
 
     release_id: str
@@ -99,6 +104,7 @@ class ShipResult:
     bytes_sent: int
     seconds: float
     repaired: tuple[str, ...] = ()
+    cleaned: CleanResult | None = None
 
 
 def ship(
@@ -139,6 +145,9 @@ def ship(
     if missing or damage is not None:
         details = {"release_id": request.release_id, "sent": [item.label for item in missing]}
         audit.append(host, layout, "ship", {**details, **({"repaired": repaired} if repaired else {})})
+    cleaned = None if request.keep is None else clean(host, layout, request.keep, protect=(request.release_id,))
+    if cleaned is not None and not cleaned.removed.is_empty:
+        say(cleaned.sentence)
     return ShipResult(
         release_id=request.release_id,
         sent=tuple(item.label for item in missing),
@@ -146,6 +155,7 @@ def ship(
         bytes_sent=bytes_sent,
         seconds=time.monotonic() - begin,
         repaired=tuple(repaired),
+        cleaned=cleaned,
     )
 
 
@@ -165,7 +175,8 @@ def plan_ship(layout: Layout, request: ShipRequest) -> list[Script]:
         scripts.append(Script(f"send {item.label} ({size}), if the host lacks it", what, changes=True))
         scripts.append(_receive_script(layout, item, _files_sha256(item) if item.is_layer else "", "RANDOM"))
     scripts.append(_release_script(layout, request, "RANDOM"))
-    return [*scripts, audit.append_script(layout, audit.entry(layout.name, "ship", {"release_id": request.release_id}))]
+    scripts.append(audit.append_script(layout, audit.entry(layout.name, "ship", {"release_id": request.release_id})))
+    return scripts if request.keep is None else [*scripts, holdings_script(layout)]
 
 
 def _layer_digests(request: ShipRequest) -> list[str]:

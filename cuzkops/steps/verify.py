@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import tomllib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cuzkops.artifact.layers import build_id
 from cuzkops.errors import OpsError
 from cuzkops.remote.launching import release_config_script, release_manifest_script
 from cuzkops.remote.layout import release_id as name_release
 from cuzkops.remote.verification import parse_verdicts, verify_release_script
+from cuzkops.units import parse_size_bytes
 
 if TYPE_CHECKING:
     from cuzkops.records import Manifest
@@ -31,12 +32,14 @@ class Release:
         manifest: Its manifest.
         config_sha256: Digest of its configuration.
         circuits: Circuit name -> digest of its key, as far as the configuration names one.
+        budget_bytes: Its explicit memory budget, or None where there is none or it is ``auto``.
     """
 
     release_id: str
     manifest: Manifest
     config_sha256: str
     circuits: dict[str, str]
+    budget_bytes: int | None = None
 
 
 def read_release(host: Host, layout: Layout, release_id: str) -> Release:
@@ -54,7 +57,7 @@ def read_release(host: Host, layout: Layout, release_id: str) -> Release:
     config_sha256 = hashlib.sha256(config).hexdigest()
     try:
         manifest = Manifest.model_validate_json(text)
-        circuits = circuits_of(config)
+        document = tomllib.loads(config.decode())
     except ValidationError as error:
         raise damaged(release_id, host, f"its manifest cannot be read: {first_problem(error)}") from None
     except ValueError as error:
@@ -63,18 +66,15 @@ def read_release(host: Host, layout: Layout, release_id: str) -> Release:
         raise damaged(release_id, host, "the layers of its manifest are not those of its build")
     if release_id != name_release(manifest.build_id, config_sha256):
         raise damaged(release_id, host, "its manifest or its configuration is not the one that its name says")
-    return Release(release_id, manifest, config_sha256, circuits)
+    return Release(release_id, manifest, config_sha256, *_carried(document))
 
 
-def circuits_of(config: bytes) -> dict[str, str]:
-    """The keys that a shipped configuration names by their digest: circuit name -> SHA-256.
-
-    Raises:
-        ValueError: It is no TOML.
-    """
-    entries = tomllib.loads(config.decode()).get("circuits", [])
-    found = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    return {str(entry.get("name")): str(entry["sha256"]) for entry in found if "sha256" in entry}
+def _carried(document: dict[str, Any]) -> tuple[dict[str, str], int | None]:
+    """What the tool reads of a configuration that it wrote itself: keys by digest, and the budget."""
+    found = [entry for entry in document.get("circuits", []) if "sha256" in entry]
+    budget = document.get("memory", {}).get("budget", "auto")
+    budget_bytes = None if budget == "auto" else parse_size_bytes(budget)
+    return {str(entry["name"]): str(entry["sha256"]) for entry in found}, budget_bytes
 
 
 def verify(host: Host, layout: Layout, release: Release, *, thorough: bool = False) -> None:

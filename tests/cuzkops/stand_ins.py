@@ -18,6 +18,9 @@ from cuzkops.remote.script import roots
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from cuzkops.memory_verdict import Reason, Sample
+    from cuzkops.steps.ship import Transfer
+
 MIB = 1 << 20
 
 # MAP_SHARED | MAP_ANONYMOUS is accounted as shmem, like memory that CUDA pins. The first argument is a size in MiB.
@@ -221,3 +224,37 @@ def recorded_kernel(folder: Path, *, files: dict[str, str]) -> dict[str, str]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return roots(str(folder / "proc"), str(folder / "dev"), str(folder / "sys"))
+
+
+class Recorder:
+    """Keeps what a deploy says."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+        self.sentences: list[str] = []
+        self.interrupted = ""
+        self.n_samples = 0
+
+    def step_begins(self, step: str) -> None:
+        self.steps.append(step)
+
+    def step_ended(self, step: str, sentence: str, seconds: float) -> None:
+        self.sentences.append(f"{step}: {sentence}")
+        assert sentence
+        assert seconds >= 0
+
+    def says(self, text: str) -> None:
+        self.sentences.append(text)
+
+    def detail(self, text: str) -> None:
+        self.sentences.append(text)
+
+    def transferred(self, transfer: Transfer) -> None:
+        assert transfer.done_bytes <= transfer.total_bytes
+
+    def sampled(self, sample: Sample, reason: Reason) -> None:
+        del sample, reason
+        self.n_samples += 1
+
+    def if_interrupted(self, text: str) -> None:
+        self.interrupted = text
