@@ -60,6 +60,24 @@ class Manifest(StoredRecord):
     built_unix_ns: int
 
 
+class ExtractRecord(StoredRecord):
+    """``build.json`` beside what was taken out of somebody else's image: what it is, and from what it was made."""
+
+    extract: str = Field(description="its path in the image")
+    name: str
+    kind: Literal["file", "folder"]
+    sha256: Sha256
+    n_bytes: int = Field(alias="bytes", ge=0)
+    git: str = Field(description="revision of the context, or an empty string outside a checkout")
+    dirty: bool
+    dockerfile: str
+    dockerfile_sha256: Sha256
+    target: str | None = Field(description="stage of the Dockerfile; null for its last one")
+    built_unix_ns: int
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
 class LockOwner(StoredRecord):
     """``lock/owner.json``: who changes this host right now."""
 

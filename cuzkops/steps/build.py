@@ -7,7 +7,6 @@ one in a stage of the Dockerfile, the other in this interpreter.
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import time
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from cuzkops.artifact.assemble import MANIFEST, Recipe, assemble
 from cuzkops.artifact.layers import build_id, file_sha256
 from cuzkops.errors import UsageError
 from cuzkops.records import Layer, Manifest, first_problem
-from cuzkops.steps.build_docker import docker_build
+from cuzkops.steps.build_docker import docker_build, docker_client
 from cuzkops.steps.workspace import turn, workspace
 
 if TYPE_CHECKING:
@@ -44,11 +43,6 @@ class Artifact:
     def layer_path(self, layer: Layer) -> Path:
         """Where the archive of a layer lies."""
         return self.directory / f"{layer.sha256}.tar.gz"
-
-
-def docker_client() -> str:
-    """The Docker client to use: $CUZKOPS_DOCKER, else ``docker`` on PATH."""
-    return os.environ.get("CUZKOPS_DOCKER") or "docker"
 
 
 @dataclass(frozen=True)

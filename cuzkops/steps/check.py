@@ -90,7 +90,7 @@ def raise_problems(answer: CheckAnswer, findings: Sequence[Finding] = ()) -> Non
     errors = [finding for finding in findings if finding.severity == "error"]
     lines = [f"{problem.where}: {problem.message}" for problem in answer.problems]
     lines += [f"{finding.where}: {finding.message}" for finding in errors]
-    hints = [problem.hint for problem in (*answer.problems, *errors) if problem.hint]
+    hints = [hint for hint in (*(p.hint for p in answer.problems), *(e.hint for e in errors)) if hint]
     raise UsageError(
         "check",
         "\n".join(["the daemon refuses its configuration on this host:", *lines]),

@@ -17,7 +17,7 @@ from cuzkops.errors import OpsError
 from cuzkops.remote import lock
 from cuzkops.remote.daemon import describe_process, find_daemon
 from cuzkops.remote.login_facts import look_at_login
-from cuzkops.steps.build import docker_client
+from cuzkops.steps.build_docker import docker_client
 from cuzkops.steps.clean import look
 from cuzkops.steps.preflight import preflight_host
 from cuzkops.steps.verify import read_release, verify

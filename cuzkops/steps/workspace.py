@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import shutil
 import tempfile
@@ -14,6 +15,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuzkops.artifact.runtime import cache_folder
 from cuzkops.errors import TimeoutExpired
 
 if TYPE_CHECKING:
@@ -28,14 +30,17 @@ def turn(out: Path, progress: Callable[[str], None], deadline: float) -> Iterato
     """Wait until nobody else builds into a folder, and keep others away for a block.
 
     Args:
-        out: The folder of the artifact; its parent exists.
+        out: The folder of the artifact.
         progress: Called with a sentence while somebody else builds.
         deadline: On the clock of ``time.monotonic``, in seconds.
 
     Raises:
         TimeoutExpired: Somebody else still builds at the deadline.
     """
-    file = os.open(out.parent / f".{out.name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    locks = cache_folder("builds")  # beside the artifact it would be in the way of those who look there
+    locks.mkdir(parents=True, exist_ok=True)
+    name = hashlib.sha256(os.fsencode(out.resolve())).hexdigest()[:32]
+    file = os.open(locks / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     said_s = -_SAY_EVERY_S
     try:
         while not _lock(file):
