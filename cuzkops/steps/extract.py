@@ -26,7 +26,7 @@ RECORD = "build.json"
 _STAGE = "cuzkops-extract"
 _FROM = re.compile(r"^[ \t]*FROM[ \t]", re.IGNORECASE | re.MULTILINE)
 _TARGET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_MISSING = re.compile(r'.*failed to (?:compute cache key|calculate checksum).*"([^"]+)": not found')
+_MISSING = re.compile(r'.*failed to (?:compute cache key|calculate checksum).*"([^"]+)":? not found')
 
 
 @dataclass(frozen=True)

@@ -55,15 +55,15 @@ def problem(where: str) -> dict[str, str]:
 def test_problems_of_every_host_are_told_from_those_of_this_one(
     make_artifact: Callable[..., Artifact], make_config: Callable[..., DeployConfig]
 ) -> None:
-    wheres = ["daemon.nmae", "circuits.0 (mul)", "circuits.1 (far)", "circuits", "circuit mul", "gpus.devices"]
+    wheres = ["daemon.colour", "circuits.0 (mul)", "circuits.1 (far)", "circuits", "circuit mul", "gpus.devices"]
     artifact = make_artifact(launcher=answering(*map(problem, [*wheres, "memory.budget"])))
     config = make_config()
     here = check_here(artifact, config)
     assert here.sentence == "the configuration was checked here by the artifact"
-    assert [finding.where for finding in here.findings] == ["daemon.nmae", "circuits.0 (mul)"]
+    assert [finding.where for finding in here.findings] == ["daemon.colour", "circuits.0 (mul)"]
     explicit = load_configuration(None, circuits={"mul": config.circuits["mul"].path}, budget="1GiB")
     found = [finding.where for finding in check_here(artifact, explicit).findings]
-    assert found == ["daemon.nmae", "circuits.0 (mul)", "circuits", "circuit mul"]
+    assert found == ["daemon.colour", "circuits.0 (mul)", "circuits", "circuit mul"]
     assert {finding.severity for finding in here.findings} == {"error"}
 
 
@@ -89,7 +89,7 @@ def test_the_prover_beside_this_tool_is_asked_where_the_artifact_does_not_run(
 ) -> None:
     pytest.importorskip("uvicorn")
     config = tmp_path / "c.toml"
-    config.write_text('[daemon]\nnmae = "x"\n')
+    config.write_text('[daemon]\ncolour = "x"\n')
     artifact = make_artifact()
     foreign = type(artifact)(
         artifact.directory, artifact.manifest.model_copy(update={"target": "riscv64-linux-gnu", "glibc_floor": "9.9"})
@@ -97,7 +97,7 @@ def test_the_prover_beside_this_tool_is_asked_where_the_artifact_does_not_run(
     assert "it is for riscv64-linux-gnu" in why_not_here(foreign)
     here = check_here(foreign, load_configuration(config))
     assert here.sentence.endswith("by the prover beside this tool")
-    assert any("nmae" in finding.where for finding in here.findings)
+    assert any("colour" in finding.where for finding in here.findings)
 
 
 def test_a_wrong_configuration_is_refused_before_anything_travels(
@@ -107,8 +107,8 @@ def test_a_wrong_configuration_is_refused_before_anything_travels(
     recorder: Recorder,
 ) -> None:
     Path(layout.lock).rmdir()
-    request = make_request(launcher=answering(problem("daemon.nmae"), problem("synthesis.threads")))
-    with pytest.raises(UsageError, match=r"2 problems: \(1\) daemon.nmae: it is wrong; \(2\) synthesis.threads: "):
+    request = make_request(launcher=answering(problem("daemon.colour"), problem("synthesis.threads")))
+    with pytest.raises(UsageError, match=r"2 problems: \(1\) daemon.colour: it is wrong; \(2\) synthesis.threads: "):
         deploy(host, layout, request, recorder)
     assert recorder.steps[-1] == "preflight of the build"
     assert not Path(layout.layers).exists()

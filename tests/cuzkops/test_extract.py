@@ -92,12 +92,14 @@ def test_a_folder_has_one_digest_by_what_is_in_it(project: Path) -> None:
 
 
 MISSING = '#9 ERROR: failed to calculate checksum of ref abc::xyz: "/usr/bin/daemon": not found'
+MISSING_BEFORE = 'failed to compute cache key: "/usr/bin/daemon" not found: not found'
 
 
 @pytest.mark.parametrize(
     ("body", "sentence"),
     [
         (f"echo '{MISSING}'; exit 1", "the last stage of .*Dockerfile has no /usr/bin/daemon"),
+        (f"echo '{MISSING_BEFORE}'; exit 1", "the last stage of .*Dockerfile has no /usr/bin/daemon"),
         ('ln -s /nowhere "$dest/daemon"', "is neither a file nor a folder: it is a link"),
         ("exit 1", "docker build ended with status 1"),
     ],
