@@ -90,10 +90,28 @@ def inventory_script(
     )
 
 
-def layers_script(layout: Layout, layers: list[str]) -> Script:
-    """List which of these layers the host has, one digest a line; changes nothing."""
-    body = 'for layer in $WANTED_LAYERS; do [ -d "$LAYERS/$layer" ] && echo "$layer"; done; exit 0'
-    return Script("list the layers", body, {"LAYERS": layout.layers, "WANTED_LAYERS": " ".join(layers)})
+def present_script(layout: Layout, layers: list[str], circuits: list[str]) -> Script:
+    """List which of these layers and keys the host has, whole or not, and its free space; changes nothing.
+
+    Prints ``have SHA256``, and ``space FOLDER`` before the ``df`` of the folder or of the nearest one above it.
+    """
+    body = """
+for layer in $WANTED_LAYERS; do [ -d "$LAYERS/$layer" ] && echo "have $layer"; done
+for circuit in $WANTED_CIRCUITS; do [ -f "$CIRCUITS/$circuit" ] && echo "have $circuit"; done
+for folder in "$LAYERS" "$CIRCUITS"; do
+    echo "space $folder"
+    while [ ! -d "$folder" ] && [ "$folder" != "${folder%/*}" ]; do folder=${folder%/*}; done
+    df -Pk "${folder:-/}"
+done
+exit 0
+"""
+    parameters = {
+        "LAYERS": layout.layers,
+        "CIRCUITS": layout.circuits,
+        "WANTED_LAYERS": " ".join(layers),
+        "WANTED_CIRCUITS": " ".join(circuits),
+    }
+    return Script("list what is there", body, parameters)
 
 
 def _cleaning(left: str, done: str = "") -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cuzkops.errors import OpsError, UsageError
 from cuzkops.remote.ctl import parse_answer
 from cuzkops.remote.host import Script
-from cuzkops.steps.preflight import finding_row, raise_findings
+from cuzkops.steps.findings import finding_row, raise_findings
 from prover.protocol import CheckAnswer, ErrorBody
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
-    from cuzkops.steps.preflight import Finding
+    from cuzkops.steps.findings import Finding
 
 _FACTS = "--cuzkops-facts--"
 _MACHINES = {0x3E: "x86_64", 0xB7: "aarch64", 0xF3: "riscv64", 0x15: "ppc64le"}

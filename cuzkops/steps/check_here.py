@@ -24,7 +24,7 @@ from cuzkops.artifact.listing import list_archive
 from cuzkops.artifact.runtime import cache_folder, prune
 from cuzkops.errors import OpsError
 from cuzkops.remote.ctl import parse_answer
-from cuzkops.steps.preflight import Finding
+from cuzkops.steps.findings import Finding
 from prover.protocol import CheckAnswer
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from cuzkops.records import RunRecord
 from cuzkops.remote.lock import held, planned, refuse_locked
 from cuzkops.remote.probes import host_script, processes_script
-from cuzkops.remote.releases import layers_script
 from cuzkops.steps.build import built, load_artifact
 from cuzkops.steps.check_here import check_here
+from cuzkops.steps.findings import raise_findings
 from cuzkops.steps.launch import DEADLINE_S, READINESS_S
 from cuzkops.steps.observer import Observer, observed, warn
-from cuzkops.steps.preflight import preflight_host, preflight_manifest, raise_findings, with_python
+from cuzkops.steps.preflight import preflight_host, preflight_manifest, with_python
 from cuzkops.steps.replace import Replacement, Terms, plan_replacement
-from cuzkops.steps.ship import ShipRequest, missing_layers, plan_ship, ship
+from cuzkops.steps.ship import ShipRequest, plan_ship, preflight_space, present_items_script, ship
 from cuzkops.steps.verify import Release
 from cuzkops.units import format_bytes
 
@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from cuzkops.remote.layout import Layout
     from cuzkops.remote.probes import HostFacts
     from cuzkops.steps.build import Artifact, BuildRequest
+    from cuzkops.steps.findings import Finding
     from cuzkops.steps.kill import KillResult
     from cuzkops.steps.launch import LaunchResult
-    from cuzkops.steps.preflight import Finding, PreflightReport
+    from cuzkops.steps.preflight import PreflightReport
     from cuzkops.steps.ship import ShipResult
     from prover.protocol import CheckAnswer
 
@@ -176,7 +177,12 @@ class _Deploy:
             report = preflight_host(self._host, self._layout, need_bytes, needs_gpu=False)
             raise_findings(report)
             warn(self._observer, report.findings)
-            done(f"{report.facts.hostname}: {format_bytes(report.facts.available_bytes)} of memory are available")
+            runs = "no daemon runs there"
+            if report.daemon is not None and report.daemon.is_live:
+                record = report.daemon.record
+                runs = f"{record.name} runs there as pid {record.pid}, release {record.release_id}"
+            available = format_bytes(report.facts.available_bytes)
+            done(f"{report.facts.hostname}: {available} of memory are available; {runs}")
         return report
 
     @contextmanager
@@ -195,11 +201,10 @@ class _Deploy:
 
     def _preflight_manifest(self, facts: HostFacts, artifact: Artifact) -> list[Finding]:
         with observed(self._observer, "preflight of the build") as done:
-            missing = missing_layers(self._host, self._layout, artifact)
             facts = with_python(self._host, facts, artifact.manifest)
             here = check_here(artifact, self._request.config)  # before anything travels
-            findings = preflight_manifest(facts, artifact.manifest, sum(layer.n_bytes for layer in missing))
-            findings = [*findings, *here.findings]
+            space = preflight_space(self._host, self._layout, self._request.shipping(artifact))
+            findings = [*preflight_manifest(facts, artifact.manifest), *space, *here.findings]
             raise_findings(findings)
             warn(self._observer, findings)
             needs = f"{artifact.manifest.target}, glibc {artifact.manifest.glibc_floor} or newer"
@@ -275,6 +280,5 @@ def plan(host: Host, layout: Layout, request: DeployRequest, artifact: Artifact)
     shipping = request.shipping(artifact)
     release = _release(shipping.release_id, artifact, request.config)
     steps = {"ship": plan_ship(layout, shipping), **plan_replacement(host, layout, release, request.terms)}
-    layers = layers_script(layout, [layer.sha256 for layer in artifact.manifest.layers])
-    look = [host_script(layout.home), processes_script()]
-    return [*look, layers, *planned(layout, request.owner, steps)]
+    look = [host_script(layout.home), processes_script(), present_items_script(layout, shipping)]
+    return [*look, *planned(layout, request.owner, steps)]

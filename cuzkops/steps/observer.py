@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from cuzkops.memory_verdict import Reason, Sample
-    from cuzkops.steps.preflight import Finding
+    from cuzkops.steps.findings import Finding
     from cuzkops.steps.ship import Transfer
 
 

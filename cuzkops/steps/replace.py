@@ -117,7 +117,10 @@ class Replacement:
             declared = terms.need_bytes if terms.need_bytes is not None else release.budget_bytes
             foreseen = max(answer.need_host_bytes, terms.last_peak_bytes or 0)
             need_bytes = declared if declared is not None else foreseen
-            report = preflight_host(self._host, self._layout, need_bytes, needs_gpu=answer.need_gpu_bytes > 0)
+            need_gpu_bytes = answer.need_gpu_bytes
+            report = preflight_host(
+                self._host, self._layout, need_bytes, needs_gpu=need_gpu_bytes > 0, need_gpu_bytes=need_gpu_bytes
+            )
             raise_problems(answer, report.findings)
             warn(self._observer, report.findings)
             done(f"the configuration is in order; it will need {format_bytes(answer.need_host_bytes)} of memory")

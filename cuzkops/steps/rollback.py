@@ -11,8 +11,9 @@ from cuzkops.remote.lock import held, planned, refuse_locked
 from cuzkops.remote.probes import host_script, processes_script
 from cuzkops.steps.clean import look
 from cuzkops.steps.deploy import record_run
+from cuzkops.steps.findings import raise_findings
 from cuzkops.steps.observer import observed, warn
-from cuzkops.steps.preflight import preflight_host, raise_findings
+from cuzkops.steps.preflight import preflight_host
 from cuzkops.steps.replace import Replacement, plan_replacement
 from cuzkops.steps.verify import plan_verify, read_release, verify
 from cuzkops.units import format_bytes
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
     from cuzkops.records import LockOwner, RunRecord
     from cuzkops.remote.host import Host, Script
     from cuzkops.remote.layout import Layout
+    from cuzkops.steps.findings import Finding
     from cuzkops.steps.kill import KillResult
     from cuzkops.steps.launch import LaunchResult
     from cuzkops.steps.observer import Observer
-    from cuzkops.steps.preflight import Finding
     from cuzkops.steps.replace import Terms
     from cuzkops.steps.verify import Release
     from prover.protocol import CheckAnswer

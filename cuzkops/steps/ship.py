@@ -24,10 +24,11 @@ from cuzkops.remote.releases import (
     circuit_script,
     inventory_script,
     layer_script,
-    layers_script,
+    present_script,
     release_script,
 )
 from cuzkops.steps.clean import CleanResult, clean
+from cuzkops.steps.findings import Finding
 from cuzkops.steps.inventory import Inventory, Item, check_space, parse_inventory, unpacked_bytes
 from cuzkops.steps.verify import read_release
 from cuzkops.units import format_bytes
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cuzkops.configuration import DeployConfig
-    from cuzkops.records import Layer
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
     from cuzkops.steps.build import Artifact
@@ -159,11 +159,22 @@ def ship(
     )
 
 
-def missing_layers(host: Host, layout: Layout, artifact: Artifact) -> list[Layer]:
-    """Layers of an artifact that the host lacks; changes nothing."""
-    layers = artifact.manifest.layers
-    present = host.run(layers_script(layout, [layer.sha256 for layer in layers])).check().out.split()
-    return [layer for layer in layers if layer.sha256 not in present]
+def preflight_space(host: Host, layout: Layout, request: ShipRequest) -> list[Finding]:
+    """Whether the disks of a host take what it lacks of a release; changes nothing."""
+    done = host.run(present_items_script(layout, request)).check()
+    inventory = parse_inventory(done)
+    missing = [item for item in _items(request) if item.sha256 not in inventory.verdicts.whole]
+    try:
+        check_space(layout, missing, inventory)
+    except OpsError as error:
+        return [Finding(error.code, "error", "disk", error.message, error.hint, error.details)]
+    return []
+
+
+def present_items_script(layout: Layout, request: ShipRequest) -> Script:
+    """What ``preflight_space`` runs."""
+    circuits = list(dict.fromkeys(circuit.sha256 for circuit in request.config.circuits.values()))
+    return present_script(layout, _layer_digests(request), circuits)
 
 
 def plan_ship(layout: Layout, request: ShipRequest) -> list[Script]:

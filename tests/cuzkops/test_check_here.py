@@ -20,7 +20,7 @@ from cuzkops.steps.build import BuildRequest, build, built
 from cuzkops.steps.check import raise_problems
 from cuzkops.steps.check_here import check_here, why_not_here
 from cuzkops.steps.deploy import deploy
-from cuzkops.steps.preflight import Finding
+from cuzkops.steps.findings import Finding
 from cuzkops.steps.workspace import turn, workspace
 from prover.protocol import CheckAnswer, Problem
 
