@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,9 @@ from cuzkops.remote.login import configured, identities, known_hosts
 
 if TYPE_CHECKING:
     from cuzkops.target import Target
+
+
+_AGENT_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,15 @@ def look_at_login(target: Target, identity: Path | None = None) -> LoginFacts:
 
 
 def _agent() -> str:
-    if not os.environ.get("SSH_AUTH_SOCK"):
+    path = os.environ.get("SSH_AUTH_SOCK")
+    if not path:
         return "none"
+    try:
+        with socket.socket(socket.AF_UNIX) as probe:  # the library says nothing of an agent that does not answer
+            probe.settimeout(_AGENT_S)
+            probe.connect(path)
+    except OSError:
+        return "dead"
     import paramiko  # noqa: PLC0415 - takes long to load
 
     try:

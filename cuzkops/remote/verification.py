@@ -117,6 +117,13 @@ def identity_roots(layout: Layout, *, thorough: bool = False) -> dict[str, str]:
     }
 
 
+def verify_layers_script(layout: Layout, layers: list[str]) -> Script:
+    """Say of layers whether they are what they were."""
+    body = 'for layer in $WANTED_LAYERS; do verify_layer "$layer"; done\nexit 0\n'
+    parameters = {**identity_roots(layout), "WANTED_LAYERS": " ".join(layers)}
+    return Script("verify the layers", VERIFY + body, parameters)
+
+
 def verify_release_script(
     layout: Layout, release_id: str, layers: list[str], circuits: list[str], *, thorough: bool = False
 ) -> Script:

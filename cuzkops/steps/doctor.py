@@ -83,9 +83,9 @@ def examine_login(target: Target, identity: Path | None) -> list[Check]:
     if facts.agent == "dead":
         hint = "start ssh-agent anew, or unset SSH_AUTH_SOCK"
         checks.append(Check("ssh agent", "warning", "SSH_AUTH_SOCK names an agent that does not answer", hint))
-    elif facts.agent == "none" and not facts.keys:
+    if facts.agent in ("none", "dead", "0 keys") and not facts.keys:
         hint = "make one with ssh-keygen, name one with -i FILE, or start ssh-agent"
-        checks.append(Check("ssh keys", "error", "there is no private key to offer, and no agent", hint))
+        checks.append(Check("ssh keys", "error", "there is no private key to offer, and no agent that has one", hint))
     else:
         keys = ", ".join(facts.keys) or "no file"
         checks.append(Check("ssh keys", "ok", f"offered: {keys}; agent: {facts.agent}"))

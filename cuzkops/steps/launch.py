@@ -106,6 +106,7 @@ def launch(
         TimeoutExpired: It was not ready within ``deadline_s``; it was stopped, too.
     """
     _refuse_second(host, layout)
+    progress(f"verifies release {request.release_id}")
     verify(host, layout, read_release(host, layout, request.release_id))
     how = "`cuzkops status` shows it, `cuzkops kill` stops it"
     if_interrupted(f"the new daemon may have been started on {host.target}: {how}")

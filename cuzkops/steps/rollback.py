@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cuzkops.errors import UsageError
+from cuzkops.errors import OpsError, UsageError
 from cuzkops.remote.lock import held, planned, refuse_locked
 from cuzkops.remote.probes import host_script, processes_script
 from cuzkops.steps.clean import look
@@ -15,7 +15,7 @@ from cuzkops.steps.findings import raise_findings
 from cuzkops.steps.observer import observed, warn
 from cuzkops.steps.preflight import preflight_host
 from cuzkops.steps.replace import Replacement, plan_replacement
-from cuzkops.steps.verify import plan_verify, read_release, verify
+from cuzkops.steps.verify import plan_verify, read_release, remake, verify
 from cuzkops.units import format_bytes
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def rollback(host: Host, layout: Layout, request: RollbackRequest, observer: Obs
     with held(host, layout, request.owner, observer.says) as set_step:
         set_step("verify")
         with observed(observer, "verify") as done:
-            verify(host, layout, release, thorough=request.thorough)
+            _verify(host, layout, release, request, observer)
             done(f"its files and {len(release.circuits)} keys are what was shipped")
         replaced = Replacement(host, layout, release, request.terms, observer).run(set_step)
     return RollbackResult(
@@ -117,6 +117,16 @@ def rollback(host: Host, layout: Layout, request: RollbackRequest, observer: Obs
         launched=replaced.launched,
         seconds=time.monotonic() - begin_s,
     )
+
+
+def _verify(host: Host, layout: Layout, release: Release, request: RollbackRequest, observer: Observer) -> None:
+    try:
+        verify(host, layout, release, thorough=request.thorough)
+    except OpsError as error:
+        if error.code != "damaged-release" or not remake(host, layout, release):
+            raise
+        verify(host, layout, release)  # its keys may be what is damaged
+        observer.says(f"{error.message}; it was made again from its layers")
 
 
 def plan_rollback(host: Host, layout: Layout, request: RollbackRequest) -> list[Script]:

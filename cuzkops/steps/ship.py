@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 _SLOW_DISK_BYTES_S = 10e6
 """A host that is slower still needs to be known about."""
+_MUCH_BYTES = 4 << 30
 _LONGEST_S = 4 * 3600
 """For keys that the host has and this machine does not: their size is not known here."""
 
@@ -130,6 +131,8 @@ def ship(
     """
     begin = time.monotonic()
     items = _items(request)
+    if (n_bytes := sum(item.unpacked_bytes for item in items)) >= _MUCH_BYTES:
+        say(f"looks at what {host.target} has, which may mean to hash {format_bytes(n_bytes)} there")
     inventory = parse_inventory(host.run(_inventory_script(layout, request), timeout_s=_patience_s(request)).check())
     _check_host_circuits(host, request, inventory)
     missing = [item for item in items if item.sha256 not in inventory.verdicts.whole]

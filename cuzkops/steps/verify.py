@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cuzkops.artifact.layers import build_id
 from cuzkops.errors import OpsError
 from cuzkops.remote.launching import release_config_script, release_manifest_script
 from cuzkops.remote.layout import release_id as name_release
-from cuzkops.remote.verification import parse_verdicts, verify_release_script
+from cuzkops.remote.releases import release_script
+from cuzkops.remote.verification import parse_verdicts, verify_layers_script, verify_release_script
 from cuzkops.units import parse_size_bytes
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ class Release:
         config_sha256: Digest of its configuration.
         circuits: Circuit name -> digest of its key, as far as the configuration names one.
         budget_bytes: Its explicit memory budget, or None where there is none or it is ``auto``.
+        config: The configuration as it stands there; empty where it was not read.
     """
 
     release_id: str
@@ -40,6 +43,7 @@ class Release:
     config_sha256: str
     circuits: dict[str, str]
     budget_bytes: int | None = None
+    config: bytes = field(default=b"", compare=False)
 
 
 def read_release(host: Host, layout: Layout, release_id: str) -> Release:
@@ -66,7 +70,7 @@ def read_release(host: Host, layout: Layout, release_id: str) -> Release:
         raise damaged(release_id, host, "the layers of its manifest are not those of its build")
     if release_id != name_release(manifest.build_id, config_sha256):
         raise damaged(release_id, host, "its manifest or its configuration is not the one that its name says")
-    return Release(release_id, manifest, config_sha256, *_carried(document))
+    return Release(release_id, manifest, config_sha256, *_carried(document), config)
 
 
 def _carried(document: dict[str, Any]) -> tuple[dict[str, str], int | None]:
@@ -99,6 +103,27 @@ def verify(host: Host, layout: Layout, release: Release, *, thorough: bool = Fal
             problems.append(f"the key of circuit {name}: {verdicts.damaged.get(sha256, 'it is not there')}")
     if problems:
         raise damaged(release.release_id, host, "; ".join(problems), problems)
+
+
+def remake(host: Host, layout: Layout, release: Release) -> bool:
+    """Make a damaged release again from its layers, where those are whole: with new files.
+
+    A file of a layer is the same file in each release that has it. Where a layer was damaged and replaced since, the
+    other releases still have the damaged one.
+
+    Returns:
+        Whether its layers were whole. Its keys are not looked at.
+    """
+    layers = [layer.sha256 for layer in release.manifest.layers]
+    done = host.run(verify_layers_script(layout, layers), timeout_s=_LONGEST_S).check()
+    if not parse_verdicts(done.out.splitlines()).whole >= set(layers):
+        return False
+    manifest = release.manifest.model_dump_json(by_alias=True, indent=1) + "\n"
+    script = release_script(
+        layout, release.release_id, layers, manifest=manifest, config=release.config, token=secrets.token_hex(4)
+    )
+    host.run(script, timeout_s=300).check()
+    return True
 
 
 def plan_verify(

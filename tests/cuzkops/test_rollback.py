@@ -82,7 +82,7 @@ def test_what_cannot_be_gone_back_to_is_refused_and_what_runs_runs_on(
         back("other")
     second = run(app="two")
     pid = pid_of(layout)
-    flip(Path(layout.release(first.shipped.release_id)) / "app" / "code.py", 0)
+    flip(Path(layout.release(first.shipped.release_id)) / "app" / "code.py", 0)  # and so of its layer, the same file
     with pytest.raises(OpsError, match=r"is damaged: app/code.py was changed") as refused:
         back()
     assert refused.value.code == "damaged-release"
@@ -91,6 +91,21 @@ def test_what_cannot_be_gone_back_to_is_refused_and_what_runs_runs_on(
         back()
     assert pid_of(layout) == pid == second.launched.daemon.pid
     assert not Path(layout.lock).exists()
+
+
+def test_a_release_that_lost_a_file_is_made_again_from_its_layers(
+    layout: Layout,
+    run: Callable[..., DeployResult],
+    back: Callable[..., RollbackResult],
+    recorder: Recorder,
+) -> None:
+    first = run(app="one")
+    run(app="two")
+    lost = Path(layout.release(first.shipped.release_id)) / "native" / "lib.so"
+    lost.unlink()
+    assert back().release_id == first.shipped.release_id
+    assert lost.exists()
+    assert any(said.endswith("it was made again from its layers") for said in recorder.sentences)
 
 
 def test_a_release_that_does_not_start_any_more_gives_way_to_the_one_that_ran(
