@@ -21,6 +21,17 @@ for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.S
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
 
+# Files of a minute and more begin first: one that began last would keep the other workers waiting.
+LONG_FILES = (
+    "test_deploy_sshd.py",
+    "test_demo.py",
+    "test_docker_build.py",
+    "test_kernels_compilers.py",
+    "test_cli_deployed.py",
+    "test_hosts.py",
+    "test_artifact_local.py",
+    "test_first_contact.py",
+)
 REQUIRE_PEERS = os.environ.get("CUZKOPS_REQUIRE_PEERS") == "1"
 
 
@@ -43,6 +54,12 @@ def local_artifact(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(ROOT / "build" / "test-cache"))
         return build(BuildRequest("local", tmp_path_factory.mktemp("local") / "artifact"), lambda _: None)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    ranks = {name: rank for rank, name in enumerate(LONG_FILES)}
+    items.sort(key=lambda item: ranks.get(item.path.name, len(ranks)))  # stable: the rest stays shuffled
 
 
 def _forbid_skip(report: Any) -> None:
