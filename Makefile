@@ -17,7 +17,7 @@ demo: env kernels ## build, ship, kill, wait, launch, prove, pull and parse: the
 test: test-beside test-alone ## everything whose peer is present; the rest is skipped with the reason
 
 test-beside: env kernels ## the tests that may run beside each other
-	$(BIN)/pytest -m "not gpu and not alone" --numprocesses $(WORKERS) --dist loadfile $(TESTS)
+	$(BIN)/pytest -m "not gpu and not alone" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
 test-alone: env kernels ## the tests that judge by this machine's memory, one after the other
 	$(BIN)/pytest -m "not gpu and alone" $(TESTS)
