@@ -24,7 +24,7 @@ from cuzkops.commands.options import (
     on_host,
     size_bytes,
 )
-from cuzkops.commands.ship import carried_config, transfer_text
+from cuzkops.commands.ship import Rate, carried_config
 from cuzkops.errors import OpsError
 from cuzkops.session import Place
 from cuzkops.state import new_run_id
@@ -117,6 +117,7 @@ class DeployView:
         self._placed = placed
         self._step = ""
         self._keeps_samples = True
+        self._rate = Rate()
 
     def step_begins(self, step: str) -> None:
         """See ``Observer.step_begins``."""
@@ -140,7 +141,7 @@ class DeployView:
 
     def transferred(self, transfer: Transfer) -> None:
         """See ``Observer.transferred``."""
-        self._screen.progress(transfer_text(transfer))
+        self._screen.progress(self._rate.text(transfer))
 
     def sampled(self, sample: Sample, reason: Reason) -> None:
         """See ``Observer.sampled``."""

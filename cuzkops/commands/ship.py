@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,9 @@ from cuzkops.errors import UsageError
 from cuzkops.paths import expanded
 from cuzkops.session import Place
 from cuzkops.units import format_bytes, format_duration_s
+
+_LEAST_S = 1.0
+"""A rate over less than this says nothing."""
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,12 +56,13 @@ def ship(
             place.screen.plan(step.plan_ship(layout, request))
             return
         place.session.interrupted = f"what arrived stays and is not sent again; go on with: {place.again('ship')}"
+        rate = Rate()
         with place.locked(host, layout, "ship"):
             result = step.ship(
                 host,
                 layout,
                 request,
-                lambda transfer: place.screen.progress(transfer_text(transfer)),
+                lambda transfer: place.screen.progress(rate.text(transfer)),
                 lambda text: place.screen.say(f"ship: {text}"),
             )
         start = f"start it with: {place.command('launch')} --release {result.release_id}"
@@ -93,9 +98,31 @@ def named_paths(words: list[str]) -> dict[str, Path]:
     return found
 
 
-def transfer_text(transfer: Transfer) -> str:
-    """How far an upload is."""
-    return f"ship: {transfer.item}: {format_bytes(transfer.done_bytes)} of {format_bytes(transfer.total_bytes)}"
+class Rate:
+    """Says how far an upload is, how fast, and how long it will take; each item has a clock of its own."""
+
+    def __init__(self) -> None:
+        self._item = ""
+        self._since_s = 0.0
+        self._begin_bytes = 0
+
+    def text(self, transfer: Transfer, now_s: float | None = None) -> str:
+        """The line for a step of a transfer.
+
+        Args:
+            transfer: How far it is.
+            now_s: The monotonic clock, in seconds.
+        """
+        now_s = time.monotonic() if now_s is None else now_s
+        line = f"ship: {transfer.item}: {format_bytes(transfer.done_bytes)} of {format_bytes(transfer.total_bytes)}"
+        if transfer.item != self._item or not self._begin_bytes:  # what an earlier run had sent is no rate of this one
+            self._item, self._since_s, self._begin_bytes = transfer.item, now_s, transfer.done_bytes
+            return line
+        took_s, n_bytes = now_s - self._since_s, transfer.done_bytes - self._begin_bytes
+        if took_s < _LEAST_S or n_bytes <= 0:
+            return line
+        left_s = (transfer.total_bytes - transfer.done_bytes) * took_s / n_bytes
+        return f"{line}, {format_bytes(round(n_bytes / took_s))}/s, {format_duration_s(round(left_s))} left"
 
 
 def shipped_text(result: ShipResult) -> str:

@@ -26,6 +26,7 @@ _N_SENT = 20
 # marks at their end are in no layer: `artifact/listing.py` refuses them and makes the same list of the archive.
 LIST = r"""
 export LC_ALL=C
+unset QUOTING_STYLE LS_COLORS
 digest() { sum=$(sha256sum) && echo "${sum%% *}"; }
 list() {  # everything below folder $1: "SHA256  PATH" a file, "x PATH" besides if it is executable, "d PATH" a folder
     (

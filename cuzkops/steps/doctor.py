@@ -15,7 +15,7 @@ from cuzkops import __version__
 from cuzkops.artifact.runtime_bundled import why_not
 from cuzkops.errors import OpsError
 from cuzkops.remote import lock
-from cuzkops.remote.daemon import describe_process, find_daemon
+from cuzkops.remote.daemon import describe_process
 from cuzkops.remote.login_facts import look_at_login
 from cuzkops.steps.build_docker import docker_client
 from cuzkops.steps.clean import look
@@ -26,6 +26,7 @@ from cuzkops.units import format_bytes
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cuzkops.remote.daemon import DaemonView
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
     from cuzkops.target import Target
@@ -110,7 +111,7 @@ def examine_host(host: Host, layout: Layout) -> list[Check]:
         _gpus(report.facts.nvidia_smi, [gpu.name for gpu in facts.gpus], facts.nvidia_driver, facts.nvidia_devices),
     ]
     checks += [Check(finding.code, finding.severity, finding.message, finding.hint) for finding in report.findings]
-    return [*checks, _lock(host, layout), _daemon(host, layout), *_current(host, layout)]
+    return [*checks, _lock(host, layout), _daemon(layout, report.daemon), *_current(host, layout)]
 
 
 def _docker(client: str) -> Check:
@@ -179,8 +180,7 @@ def _lock(host: Host, layout: Layout) -> Check:
     return Check("lock", "warning", f"held by {holder}", hint)
 
 
-def _daemon(host: Host, layout: Layout) -> Check:
-    daemon = find_daemon(host, layout)
+def _daemon(layout: Layout, daemon: DaemonView | None) -> Check:
     if daemon is None or daemon.process is None:
         return Check("daemon", "ok", f"no daemon {layout.name} runs")
     what = f"{describe_process(daemon.process)}, {daemon.record.state}, release {daemon.record.release_id}"
