@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +14,7 @@ from cuzkops.state import new_run_id
 from cuzkops.units import format_duration_s
 
 if TYPE_CHECKING:
-    from cuzkops.steps.rollback import RollbackResult
+    from cuzkops.steps.rollback import ListedRelease, RollbackResult
 
 
 @on_host
@@ -30,20 +31,27 @@ def rollback(
     timeout: Timeout = "30m",
     grace: Grace = None,
     thorough: Thorough = False,
+    list_only: Annotated[
+        bool, typer.Option("--list", help="Only list the releases on the host, the newest first.")
+    ] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Go back to the release that ran before, or to a named one: its artifact, configuration and circuits.
 
     The steps are those of a deploy: nothing is stopped before the release was found whole and has checked its
     configuration, and if it does not start, the release that ran until now is started again. Repeated, it goes back
-    and forth between the last two. `cuzkops status` names the current release; a name that is none lists them all.
+    and forth between the last two.
     """
     from cuzkops.remote.lock import this_process  # noqa: PLC0415 - `--help` loads no records
     from cuzkops.steps import rollback as step  # noqa: PLC0415 - the same
     from cuzkops.steps.replace import Terms  # noqa: PLC0415 - the same
 
     state = place.session.state
-    with place.open(remember=not dry_run) as (host, layout):
+    with place.open(remember=not (dry_run or list_only)) as (host, layout):
+        if list_only:
+            found = step.list_releases(host, layout)
+            place.screen.result({"releases": found}, releases_text(found))
+            return
         run = state.run(new_run_id()) if dry_run else state.new_run()
         terms = Terms(
             run_id=run.run_id,
@@ -62,6 +70,19 @@ def rollback(
         result = step.rollback(host, layout, request, view)
         run.write(result.run)
     place.screen.result(result, rolled_back_text(place, result))
+
+
+def releases_text(releases: list[ListedRelease]) -> str:
+    """A line a release, for people."""
+    lines = []
+    for release in releases:
+        built = "its manifest cannot be read"
+        if release.built_unix_ns is not None:
+            at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(release.built_unix_ns // 10**9))
+            revision = f", revision {release.git[:12]}{' with changes' if release.dirty else ''}" if release.git else ""
+            built = f"built {at}{revision}"
+        lines.append(f"{release.release_id}  {release.role:8}  {built}")
+    return "\n".join(lines) or "no release is on the host"
 
 
 def rolled_back_text(place: Place, result: RollbackResult) -> str:

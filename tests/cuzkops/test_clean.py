@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cuzkops import cli
 from cuzkops.configuration import load_configuration
 from cuzkops.remote import audit
 from cuzkops.remote.layout import Layout
@@ -126,3 +127,25 @@ def test_names_that_are_none_of_ours_are_left_alone(host: Host, layout: Layout, 
     shipper.ship(layout)
     assert clean(host, layout, 1).removed.releases != ()
     assert all(stranger.exists() for stranger in strangers)
+
+
+def test_the_releases_are_listed_with_what_a_rollback_goes_to(
+    host: Host, layout: Layout, shipper: Shipper, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, current, damaged = [shipper.ship(layout) for _ in range(3)]
+    for release_id in (before, current):
+        audit.append(host, layout, "launch", {"release_id": release_id})
+    Path(layout.current).symlink_to(f"releases/{current}")
+    os.truncate(Path(layout.release(damaged)) / "manifest.json", 30)
+    command = ["rollback", "local", "--remote-dir", layout.remote_dir, "--list"]
+    assert cli.run([*command, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["releases"]
+    assert [(release["release_id"], release["role"]) for release in found] == [
+        (damaged, ""),
+        (current, "current"),
+        (before, "previous"),
+    ]
+    assert cli.run(command) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].endswith("its manifest cannot be read")
+    assert lines[1].startswith(f"{current}  current   built 20")
