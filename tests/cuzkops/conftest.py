@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -143,5 +144,6 @@ def run(
     record = Path(layout.daemon_json)
     if record.exists():
         pid = json.loads(record.read_text())["pid"]
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it ended by itself, and left its record
+            os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not Path(f"/proc/{pid}/stat").exists() or " Z " in Path(f"/proc/{pid}/stat").read_text())

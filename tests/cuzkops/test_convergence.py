@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from cuzkops.remote.layout import Layout
     from cuzkops.steps.deploy import DeployResult
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.fixture
 def layout(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> Layout:

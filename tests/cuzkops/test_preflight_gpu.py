@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -141,3 +142,27 @@ def test_the_disk_is_held_against_what_the_host_lacks(
         assert (finding.code, finding.where) == ("disk-full", "disk")
         assert "the disk is too small: need " in finding.message
         assert preflight_space(host, layout, ShipRequest(artifact, small)) == []  # nothing has to travel
+
+
+def test_a_total_that_moves_is_taken_as_it_is_now(host: LocalHost, layout: Layout, tmp_path: Path) -> None:
+    """A virtual machine may get memory and lose it again while it runs."""
+    kernel = recorded_kernel(tmp_path / "k", files={})
+    for total_gib, code in ((16, "memory"), (64, ""), (16, "memory")):
+        kib = total_gib << 20
+        (tmp_path / "k/proc/meminfo").write_text(f"MemTotal: {kib} kB\nMemFree: {kib} kB\nMemAvailable: {kib} kB\n")
+        found = preflight_host(host, layout, 32 * GIB, needs_gpu=False, kernel=kernel).findings
+        assert [finding.code for finding in found] == ([code] if code else [])
+        assert all("it can never fit" in finding.message for finding in found)
+
+
+def test_a_folder_where_nothing_can_be_executed_is_refused(host: LocalHost, layout: Layout) -> None:
+    mount = ["mount", "-t", "tmpfs", "-o", "noexec,size=1m", "tmpfs", layout.remote_dir]
+    mounted = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if mounted.returncode:
+        pytest.skip(f"no mount without privileges: {mounted.stderr.strip()}")
+    try:
+        (finding,) = preflight_host(host, layout, needs_gpu=False).findings
+        assert finding.code == "folder-noexec"
+        assert finding.message == f"nothing can be executed in {layout.remote_dir}: it is mounted noexec"
+    finally:
+        subprocess.run(["umount", layout.remote_dir], check=True)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from cuzkops.steps.deploy import DeployResult
     from cuzkops.steps.rollback import RollbackResult
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.fixture
 def layout(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> Layout:
@@ -47,7 +49,22 @@ def back(host: Host, layout: Layout, recorder: Recorder) -> Callable[..., Rollba
     return lambda *words: rollback(host, layout, request(*words), recorder)
 
 
-def test_back_and_forth_and_to_a_named_release(
+class Watched:
+    """A host that keeps what changed it."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self.target, self.resume, self.stream = host.target, host.resume, host.stream
+        self.ran: list[tuple[str, str]] = []
+
+    def run(self, script: Script, *, timeout_s: float = 60) -> Completed:
+        if script.changes:
+            self.ran.append((script.title, script.body))
+        return self._host.run(script, timeout_s=timeout_s)
+
+
+def test_back_and_forth_and_to_a_named_release_that_lost_a_file(
+    host: Host,
     layout: Layout,
     run: Callable[..., DeployResult],
     back: Callable[..., RollbackResult],
@@ -55,14 +72,21 @@ def test_back_and_forth_and_to_a_named_release(
 ) -> None:
     first, second = run(app="one"), run(app="two")
     recorder.steps.clear()
-    result = back()
+    planned = [(script.title, script.body) for script in plan_rollback(host, layout, request()) if script.changes]
+    watched = Watched(host)
+    result = rollback(watched, layout, request(), recorder)  # type: ignore[arg-type] # four methods do
     assert recorder.steps == ["preflight", "verify", "check", "kill", "wait-memory", "launch"]
+    assert watched.ran == [(title, body) for title, body in planned if "(only if " not in title]
     assert result.release_id == result.launched.daemon.release_id == first.shipped.release_id
     assert result.launched.previous == second.shipped.release_id
     assert result.killed.how in ("drained", "terminated")
     assert result.launched.daemon.config_sha256 == first.launched.daemon.config_sha256
     assert result.run.circuits == first.run.circuits
+    lost = Path(layout.release(second.shipped.release_id)) / "native" / "lib.so"
+    lost.unlink()
     assert back(None, "back-2").release_id == second.shipped.release_id
+    assert lost.exists()
+    assert any(said.endswith("it was made again from its layers") for said in recorder.sentences)
     assert back(first.shipped.release_id, "back-3").release_id == first.shipped.release_id
     assert not Path(layout.lock).exists()
 
@@ -93,21 +117,6 @@ def test_what_cannot_be_gone_back_to_is_refused_and_what_runs_runs_on(
     assert not Path(layout.lock).exists()
 
 
-def test_a_release_that_lost_a_file_is_made_again_from_its_layers(
-    layout: Layout,
-    run: Callable[..., DeployResult],
-    back: Callable[..., RollbackResult],
-    recorder: Recorder,
-) -> None:
-    first = run(app="one")
-    run(app="two")
-    lost = Path(layout.release(first.shipped.release_id)) / "native" / "lib.so"
-    lost.unlink()
-    assert back().release_id == first.shipped.release_id
-    assert lost.exists()
-    assert any(said.endswith("it was made again from its layers") for said in recorder.sentences)
-
-
 def test_a_release_that_does_not_start_any_more_gives_way_to_the_one_that_ran(
     layout: Layout,
     run: Callable[..., DeployResult],
@@ -120,33 +129,6 @@ def test_a_release_that_does_not_start_any_more_gives_way_to_the_one_that_ran(
     with pytest.raises(OpsError, match=f"the previous release {first.shipped.release_id} runs again as pid"):
         back(crashing.pop())
     assert json.loads(Path(layout.daemon_json).read_text())["launch_id"] == "back-1-back"
-
-
-def test_the_plan_names_every_script_of_a_run(
-    host: Host,
-    layout: Layout,
-    run: Callable[..., DeployResult],
-    recorder: Recorder,
-) -> None:
-    run(app="one")
-    run(app="two")
-    planned = plan_rollback(host, layout, request())
-    ran: list[tuple[str, str]] = []
-
-    class Watched:
-        """A host that keeps what changed it."""
-
-        def __init__(self) -> None:
-            self.target, self.resume, self.stream = host.target, host.resume, host.stream
-
-        def run(self, script: Script, *, timeout_s: float = 60) -> Completed:
-            if script.changes:
-                ran.append((script.title, script.body))
-            return host.run(script, timeout_s=timeout_s)
-
-    rollback(Watched(), layout, request(), recorder)  # type: ignore[arg-type] # three methods do
-    will_run = [(s.title, s.body) for s in planned if s.changes and "(only if " not in s.title]
-    assert ran == will_run
 
 
 def test_the_lock_is_noticed_before_anything_is_built(
