@@ -45,6 +45,8 @@ def ship(
     """
     from cuzkops.steps import ship as step  # noqa: PLC0415 - `--help` loads no records
     from cuzkops.steps.build import load_artifact  # noqa: PLC0415 - the same
+    from cuzkops.steps.check_here import check_here  # noqa: PLC0415 - the same
+    from cuzkops.steps.findings import raise_findings  # noqa: PLC0415 - the same
     from cuzkops.steps.preflight import refuse_losing_circuits  # noqa: PLC0415 - the same
 
     carried = carried_config(place, config, circuit, budget)
@@ -55,6 +57,9 @@ def ship(
         if dry_run:
             place.screen.plan(step.plan_ship(layout, request))
             return
+        here = check_here(request.artifact, carried)  # before anything travels
+        raise_findings(here.findings)
+        place.screen.detail(here.sentence)
         place.session.interrupted = f"what arrived stays and is not sent again; go on with: {place.again('ship')}"
         rate = Rate()
         with place.locked(host, layout, "ship"):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from stand_ins import wait_until
 
+from cuzkops import cli
 from cuzkops.configuration import load_configuration
 from cuzkops.errors import TimeoutExpired, UsageError
 from cuzkops.steps import build as build_step
@@ -112,6 +113,16 @@ def test_a_wrong_configuration_is_refused_before_anything_travels(
         deploy(host, layout, request, recorder)
     assert recorder.steps[-1] == "preflight of the build"
     assert not Path(layout.layers).exists()
+
+
+def test_a_ship_by_hand_refuses_it_too(
+    make_artifact: Callable[..., Artifact], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    artifact = make_artifact(launcher=answering(problem("daemon.colour")))
+    place = ["local", "--remote-dir", str(tmp_path / "remote")]
+    assert cli.run(["ship", *place, "--artifact", str(artifact.directory), "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["message"] == "daemon.colour: it is wrong"
+    assert not (tmp_path / "remote").exists()
 
 
 def test_problems_of_configuration_and_host_come_in_one_message() -> None:
