@@ -26,6 +26,7 @@ from prover.interruptible import interruptibly
 from prover.output import check_outputs, replacing, write_documents
 from prover.progress import Progress
 from prover.setup import fresh_trapdoor, key_bytes, write_key
+from prover.synthetic import SyntheticFiles, make, parse_size
 from prover.verify import verify
 from prover.witness_check import check_circuit, check_witness
 
@@ -142,6 +143,29 @@ def setup_files(r1cs: Path, zkey: Path, threads: int | None) -> None:
         trapdoor = fresh_trapdoor(circuit.header.domain_size)
         with replacing(target) as file:
             write_key(file, circuit, trapdoor, backend, progress.stage)
+
+
+def synthetic_files(size: str, folder: Path, threads: int | None) -> None:
+    """Make ``circuit.zkey`` and ``witness.wtns`` of a synthetic circuit; insecure as ``setup_files``.
+
+    Args:
+        size: See ``prover.synthetic.parse_size``.
+        folder: Where they go; made where it is missing.
+        threads: CPU threads; None is one for each CPU that this process may run on.
+
+    Raises:
+        InputError: The size is none, or the files cannot be written there.
+        CapacityError: There is not enough memory.
+        ProverError: The host library is missing or failed.
+    """
+    n_constraints = parse_size(size)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError("output", f"{folder} cannot be made: {error.strerror}") from None
+    zkey, wtns = check_outputs([], [folder / "circuit.zkey", folder / "witness.wtns"])
+    with _computing(threads, f"make a circuit of {size}") as backend, Progress("making the circuit") as progress:
+        make(n_constraints, SyntheticFiles(zkey, wtns), backend, progress.stage)
 
 
 @contextmanager

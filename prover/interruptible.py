@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ResultT = TypeVar("ResultT")
-_NAME = "kernels"
+THREAD_NAME = "kernels"
+"""Of every thread that may be in the middle of a kernel when its process is interrupted."""
 
 
 def interruptibly(work: Callable[[], ResultT]) -> ResultT:
@@ -34,7 +35,7 @@ def interruptibly(work: Callable[[], ResultT]) -> ResultT:
         except BaseException as failure:  # noqa: BLE001 - it is raised again below
             failures.append(failure)
 
-    thread = threading.Thread(target=run, name=_NAME, daemon=True)
+    thread = threading.Thread(target=run, name=THREAD_NAME, daemon=True)
     thread.start()
     thread.join()
     if failures:
@@ -44,4 +45,4 @@ def interruptibly(work: Callable[[], ResultT]) -> ResultT:
 
 def is_abandoned() -> bool:
     """Whether such work still runs: then the interpreter must not be taken down beneath it, only the process ended."""
-    return any(thread.name == _NAME for thread in threading.enumerate())
+    return any(thread.name == THREAD_NAME for thread in threading.enumerate())

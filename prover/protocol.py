@@ -101,6 +101,7 @@ class JobRequest(Record):
     circuit: Name
     witnesses: list[WitnessRef] = Field(min_length=1, max_length=256)
     idempotency_key: Annotated[str, StringConstraints(min_length=1, max_length=128)] | None = None
+    priority: int = Field(default=0, ge=-100, le=100, description="higher ones go first, between partitions too")
 
 
 class JobState(StrEnum):
@@ -146,6 +147,7 @@ class JobAnswer(Record):
     id: str
     circuit: Name
     state: JobState
+    priority: int = 0
     n_partitions: int
     n_partitions_done: int
     submitted_unix_ns: int
@@ -194,6 +196,7 @@ class MemoryStatus(Record):
     reserved_bytes: int
     rss_bytes: int
     peak_rss_bytes: int = Field(description="VmHWM of /proc/self/status")
+    held_bytes: dict[str, int] = Field(default={}, description="who reserved how much")
 
 
 class StatusAnswer(Record):

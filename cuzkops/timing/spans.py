@@ -186,7 +186,7 @@ class _RunBuilder:
         )
 
     def _job(self, event: LogEvent) -> None:
-        if event.event == "accepted":
+        if event.event in ("accepted", "recovered"):
             self.circuits[event.job] = str(event.values["circuit"])
             self.jobs[event.job] = event
         outcome = _JOB_ENDS.get(event.event)
