@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuzkops.errors import OpsError, UnreadableError
+from cuzkops.errors import OpsError, UnreadableError, UsageError
 from cuzkops.paths import expanded
 
 if TYPE_CHECKING:
@@ -208,6 +208,23 @@ class State:
             for path in sorted((self.root / "runs").iterdir(), reverse=True):
                 if (path / "run.json").is_file():
                     yield RunFolder(path)
+
+    def find_run(self, name: str) -> RunFolder:
+        """A recorded run by its id, by a beginning of it that only one has, or ``last`` for the newest.
+
+        Raises:
+            UsageError: There is none, or there are several.
+        """
+        runs = list(self.runs())
+        if name == "last" and runs:
+            return runs[0]
+        found = [run for run in runs if run.run_id == name] or [run for run in runs if run.run_id.startswith(name)]
+        if len(found) == 1 and name:
+            return found[0]
+        if len(found) > 1:
+            some = ", ".join(run.run_id for run in found[:3])
+            raise UsageError("no-such-run", f"{name!r} is the beginning of {len(found)} runs: {some}", "say more of it")
+        raise UsageError("no-such-run", f"there is no run {name!r} here", "`cuzkops runs list` shows them")
 
     def write_fault(self, traceback: str) -> Path:
         """Keep the traceback of a fault of our own; returns its file.
