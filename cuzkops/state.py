@@ -15,7 +15,6 @@ import contextlib
 import json
 import os
 import re
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +42,8 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     Raises:
         OpsError: The file cannot be written; nothing is left beside it.
     """
+    import tempfile  # noqa: PLC0415 - `--help` writes nothing, and this loads the random numbers too
+
     temporary = ""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

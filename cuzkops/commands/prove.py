@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -92,6 +91,8 @@ def check_out(out: Path) -> None:
     Raises:
         UsageError: Nothing can be written there.
     """
+    import tempfile  # noqa: PLC0415 - `--help` writes nothing, and this loads the random numbers too
+
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out):

@@ -150,7 +150,7 @@ def _bench_lines(bench: BenchAnswer) -> list[str]:
                 (
                     metric,
                     str(found.n),
-                    _ms(middle and middle.value),
+                    _ms(None if middle is None else middle.value),
                     _interval(middle),
                     _ms(found.p95_us),
                     _ms(found.min_us),
@@ -170,7 +170,9 @@ def _bench_lines(bench: BenchAnswer) -> list[str]:
 def compared_text(found: Comparison) -> str:
     """A comparison for people."""
     lines = [f"A {found.a}", f"B {found.b}", *_difference_lines(found.differences), ""]
-    rows = [("(ms)", "n", "median A", "95 % interval", "n", "median B", "95 % interval", "B/A - 1")]
+    rows: list[tuple[str, ...]] = [
+        ("(ms)", "n", "median A", "95 % interval", "n", "median B", "95 % interval", "B/A - 1")
+    ]
     rows += [_compared_row(row) for row in found.rows]
     lines += _table(rows).splitlines()
     lines += ["proofs/s: {:.4g} and {:.4g}, one value a run".format(*found.proofs_per_s), "", _METHOD]

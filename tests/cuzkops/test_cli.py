@@ -247,7 +247,14 @@ def modules_after(*arguments: str) -> set[str]:
 
 
 def test_help_loads_nothing_heavy() -> None:
-    assert modules_after("--help").isdisjoint(HEAVY)
+    loaded = modules_after("--help")
+    assert loaded.isdisjoint(HEAVY)
+    # Of what is not Python's own only this; the rest serves the environment itself.
+    foreign = loaded - sys.stdlib_module_names - {"__main__", "_distutils_hack", "sitecustomize", "_virtualenv"}
+    assert {name for name in foreign if not name.startswith(("__editable__", "_editable", "a1_coverage"))} <= {
+        *("cuzkops", "typer", "shellingham", "typing_extensions", "annotated_doc", "coverage")
+    }
+    assert loaded.isdisjoint({"tempfile", "random", "http", "email", "logging", "sqlite3", "ssl", "socket", "decimal"})
     # Typer reads the options of a command with pydantic; that of the tool itself stays out of `--help`.
     assert modules_after("build", "--help").isdisjoint(set(HEAVY) - {"pydantic"})
 
