@@ -211,14 +211,15 @@ class State:
                     yield RunFolder(path)
 
     def find_run(self, name: str) -> RunFolder:
-        """A recorded run by its id, by a beginning of it that only one has, or ``last`` for the newest.
+        """A recorded run by its id, by a beginning of it that only one has, or ``last`` or ``previous``.
 
         Raises:
             UsageError: There is none, or there are several.
         """
         runs = list(self.runs())
-        if name == "last" and runs:
-            return runs[0]
+        back = {"last": 0, "previous": 1}.get(name, len(runs))
+        if back < len(runs):
+            return runs[back]
         found = [run for run in runs if run.run_id == name] or [run for run in runs if run.run_id.startswith(name)]
         if len(found) == 1 and name:
             return found[0]

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cuzkops.commands.options import with_output
-from cuzkops.errors import UnreadableError, UsageError
+from cuzkops.errors import OpsError, UnreadableError, UsageError
 from cuzkops.session import Session
+from cuzkops.state import open_state
 from cuzkops.units import format_bytes
 
 if TYPE_CHECKING:
@@ -20,9 +21,20 @@ if TYPE_CHECKING:
     from cuzkops.timing.samples import Median
     from prover.protocol import BenchAnswer
 
-_RUN_HELP = "A run by its id, by a beginning of it, or `last`."
+_RUN_HELP = "A run by its id, by a beginning of it, or `last` or `previous`."
 _BENCH_HELP = "A bench by its id, by a beginning of it, or `last` or `previous`."
 _WORDS = {"last": 0, "previous": 1}
+
+
+def _complete_run(incomplete: str) -> list[str]:
+    """The runs that a shell offers, the newest first; a completion that fails offers none."""
+    try:
+        names = [*_WORDS, *(run.run_id for run in open_state().runs())]
+    except (OpsError, OSError):
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
 _METHOD = (
     "medians with 95 % intervals by order statistics (Conover 1999, 3.2); B/A is the median of all pairwise ratios\n"
     "with its interval (Hodges and Lehmann 1963). One run each: how much runs differ among themselves is not in it."
@@ -37,7 +49,11 @@ def list_runs(session: Session) -> None:
 
 
 @with_output
-def show(session: Session, *, run: Annotated[str, typer.Argument(metavar="RUN", help=_RUN_HELP)]) -> None:
+def show(
+    session: Session,
+    *,
+    run: Annotated[str, typer.Argument(metavar="RUN", help=_RUN_HELP, autocompletion=_complete_run)],
+) -> None:
     """Show a run: what it was made of, and its figures where it is a bench."""
     record = session.state.find_run(run).read()
     session.screen.result(record, shown_text(record))
@@ -47,8 +63,8 @@ def show(session: Session, *, run: Annotated[str, typer.Argument(metavar="RUN", 
 def compare(
     session: Session,
     *,
-    a: Annotated[str, typer.Argument(metavar="A", help=f"The old one. {_BENCH_HELP}")],
-    b: Annotated[str, typer.Argument(metavar="B", help="The new one, named likewise.")],
+    a: Annotated[str, typer.Argument(metavar="A", help=f"The old one. {_BENCH_HELP}", autocompletion=_complete_run)],
+    b: Annotated[str, typer.Argument(metavar="B", help="The new one, named likewise.", autocompletion=_complete_run)],
 ) -> None:
     """Compare two benches: what differs behind the figures first, then medians, intervals and the change.
 

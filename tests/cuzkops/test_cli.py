@@ -259,6 +259,28 @@ def test_help_loads_nothing_heavy() -> None:
     assert modules_after("build", "--help").isdisjoint(set(HEAVY) - {"pydantic"})
 
 
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("cuzkops wait", ["wait-memory"]),
+        ("cuzkops kill --gr", ["--grace"]),
+        ("cuzkops runs c", ["compare"]),
+        ("cuzkops runs show 2026", ["20261129-000000"]),
+        ("cuzkops runs compare l", ["last"]),
+    ],
+)
+def test_a_shell_completes_commands_options_and_runs(words: str, offered: list[str]) -> None:
+    folder = open_state().run("20261129-000000").path
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text("{}")
+    asked = {"_CUZKOPS_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    done = subprocess.run(
+        [sys.executable, "-m", "cuzkops"], cwd=ROOT, env=os.environ | asked, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == offered
+    assert done.stderr == ""
+
+
 def test_the_module_runs_and_ends_with_the_status() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "cuzkops", "nonsense"], cwd=ROOT, capture_output=True, text=True, check=False

@@ -167,6 +167,7 @@ def test_runs_are_listed_shown_and_compared(recorded: list[str], capsys: pytest.
     assert (status, [row["kind"] for row in listed]) == (0, ["deploy", "bench", "deploy", "bench"])
     assert [row["n"] for row in listed] == [None, 20, None, 20]
     assert run(capsys, "runs", "show", "last")[1]["run_id"] == "20261124-000000"
+    assert run(capsys, "runs", "show", "previous")[1]["run_id"] == new
     assert run(capsys, "runs", "show", "20261121")[1]["bench"]["n_jobs"] == 20
     status, found = run(capsys, "runs", "compare", "previous", "last")
     assert (status, found["schema"], found["a"], found["b"]) == (0, 1, old, new)

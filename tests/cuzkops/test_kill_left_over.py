@@ -183,6 +183,7 @@ def test_a_leader_zombie_with_live_threads_is_adopted_and_stopped(
         assert process.wait() == -signal.SIGKILL
 
 
+@pytest.mark.alone  # the numbers of other tests' processes would be given out anew as well
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can choose the next PID")
 def test_a_number_that_is_really_reused_is_nobody_we_know(host: LocalHost, layout: Layout) -> None:
     with holding(HELD_MIB) as process:

@@ -78,6 +78,7 @@ def test_calm_never_counts_the_gap_between_two_waits() -> None:
         assert judge.feed(sample) is None, "4 s are no calm window of 5 s"
 
 
+@pytest.mark.alone
 def test_a_wait_that_is_run_again_goes_on(host: LocalHost, layout: Layout) -> None:
     killed(host, layout, 10)
     begun: list[tuple[int, int | None]] = []
@@ -99,6 +100,7 @@ def test_a_wait_that_is_run_again_goes_on(host: LocalHost, layout: Layout) -> No
     assert list(open_state().runs()) == [], "a kill is no run"
 
 
+@pytest.mark.alone
 def test_the_command_says_that_it_goes_on(
     host: LocalHost, layout: Layout, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
