@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,6 +137,25 @@ def test_the_words_of_a_user_stay_words(layout: Layout) -> None:
     assert "CIRCUIT='$(id)'" in script.text
     assert '--witness-path "$WITNESS" --jobs "$JOBS"' in script.text
     assert "--witness-path" not in bench_script(layout, REQUEST, "/run/w.wtns").text
+
+
+@pytest.mark.parametrize("shell", [["/bin/dash"], ["/bin/bash", "--posix"], ["/bin/busybox", "sh"]], ids=lambda s: s[0])
+def test_the_script_runs_in_every_shell_and_leaves_nothing(layout: Layout, shell: list[str], tmp_path: Path) -> None:
+    if not Path(shell[0]).exists():
+        pytest.skip(f"no {shell[0]} here")
+    write_prover(layout, "echo 'half way: 50 %' >&2; echo '{}'; exit 3")
+    (tmp_path / "tmp").mkdir()
+    done = subprocess.run(
+        [*shell, "-s"],
+        input=bench_script(layout, REQUEST, None).text,
+        env=os.environ | {"TMPDIR": str(tmp_path / "tmp")},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    assert done.stdout == "said half way: 50 %\nstatus 3\n{}\n"
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_the_machine_is_read_without_anything_that_may_be_missing(host: LocalHost, tmp_path: Path) -> None:

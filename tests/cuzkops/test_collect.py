@@ -16,7 +16,14 @@ import pytest
 from cuzkops.errors import OpsError, TimeoutExpired, UnreadableError
 from cuzkops.remote.host import Completed
 from cuzkops.remote.local import LocalHost
-from cuzkops.remote.log_files import list_script
+from cuzkops.remote.log_files import (
+    clock_script,
+    ends_of,
+    ends_script,
+    list_paths_script,
+    list_script,
+    parse_list,
+)
 from cuzkops.state import State
 from cuzkops.steps.collect import CollectResult, collect, keep_peaks, newest_launch
 from cuzkops.steps.follow import follow, follow_script
@@ -357,6 +364,10 @@ def test_the_scripts_run_in_every_shell(layout: Layout, logs: Path, shell: list[
 
     inode = (logs / "r.log").stat().st_ino
     assert run(list_script(layout, None).text).startswith(f"launch r\nfile {inode} 9 ".encode())
+    listed = run(list_paths_script({"0-r.log": str(logs / "r.log"), "1-gone": "/gone"}).text).decode()
+    assert [file.name for file in parse_list(listed)[1]] == ["0-r.log"]
+    assert run(ends_script([(str(logs / "r.log"), 9)]).text).decode().strip() == ends_of(logs / "r.log")
+    assert run(clock_script().text).strip().isdigit()
     gone = follow_script(layout, str(logs / "r.log"), (2**22 + 1, 1), 1)
     assert run(gone.text) == b"one\n\x01ended\n"
     nothing_old = follow_script(layout, str(logs / "r.log"), (2**22 + 1, 1), 0)
