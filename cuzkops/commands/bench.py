@@ -16,9 +16,9 @@ from cuzkops.state import new_run_id
 from cuzkops.units import format_duration_s
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from cuzkops.rendering import Screen
 
-_SHARE = re.compile(r"(\d{1,3}) ?%")
+_SHARE = re.compile(r"(\d{1,3}) ?\Z")
 
 
 @on_host
@@ -59,24 +59,35 @@ def bench(
     place.session.interrupted = "nothing was recorded; jobs that had not ended are cancelled, and the daemon runs on"
     with place.open() as (host, layout):
         run_id = new_run_id()
-        record = step.bench(host, layout, request, run_id, _progress(place))
+        record = step.bench(host, layout, request, run_id, _Progress(place.screen).show)
         place.session.state.run(run_id).write(record)
     place.screen.result(record, shown_text(record))
 
 
-def _progress(place: Place) -> Callable[[str], None]:
-    """Show what the load says of itself, with the time left where it says how far it is."""
-    begin_s = time.monotonic()
+class _Progress:
+    """Shows what the load says of itself, with the time left of the stage that it is in."""
 
-    def show(text: str) -> None:
-        lasted_s = time.monotonic() - begin_s
-        share = _SHARE.search(text)
-        left = ""
-        if share and 0 < int(share[1]) < 100:
-            left = f", about {format_duration_s(round(lasted_s * (100 - int(share[1])) / int(share[1])))} left"
-        place.screen.progress(f"bench: {text} ({format_duration_s(round(lasted_s))}{left})")
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._stage = ""
+        self._begin: tuple[float, int] = (0.0, 0)  # time and share of the stage's first line
 
-    return show
+    def show(self, text: str) -> None:
+        """Show one line of it."""
+        stage, percent, _ = text.partition("%")
+        found = _SHARE.search(stage) if percent else None
+        share = int(found[1]) if found else None
+        name, now_s = _SHARE.sub("", stage).strip(), time.monotonic()
+        if share is None or name != self._stage:
+            self._stage, self._begin = name, (now_s, share or 0)
+        self._screen.progress(f"bench: {text}{self._left_text(share, now_s)}")
+
+    def _left_text(self, share: int | None, now_s: float) -> str:
+        begin_s, first = self._begin
+        if share is None or not first < share < 100:
+            return ""
+        left_s = round((now_s - begin_s) * (100 - share) / (share - first))
+        return f", about {format_duration_s(left_s)} left"
 
 
 def register(app: typer.Typer) -> None:

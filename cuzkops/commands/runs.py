@@ -185,7 +185,8 @@ def _bench_lines(bench: BenchAnswer) -> list[str]:
 
 def compared_text(found: Comparison) -> str:
     """A comparison for people."""
-    lines = [f"A {found.a}", f"B {found.b}", *_difference_lines(found.differences), ""]
+    lines = [f"A {found.a}", f"B {found.b}", *_difference_lines(found.differences)]
+    lines += [f"take care: {found.busy}", ""] if found.busy else [""]
     rows: list[tuple[str, ...]] = [
         ("(ms)", "n", "median A", "95 % interval", "n", "median B", "95 % interval", "B/A - 1")
     ]

@@ -12,12 +12,13 @@ from cuzkops.units import format_bytes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuzkops.records import RunRecord
+    from cuzkops.records import Machine, RunRecord
     from prover.protocol import BenchAnswer
 
 METRICS = ("latency", "queue", "run")
 """What each job of a bench has a duration of; see ``BenchSample``."""
 
+_IDLE_SHARE = 0.25
 _FEWEST = "the samples allow no interval: too few of them"
 
 
@@ -67,6 +68,7 @@ class Comparison:
         differences: What is not the same in both, what spoils first.
         rows: By metric.
         proofs_per_s: Of both; one value a run, so nothing is said of its spread.
+        busy: Why the machine may have had something else to do; empty where it had not.
     """
 
     a: str
@@ -74,6 +76,7 @@ class Comparison:
     differences: tuple[Difference, ...]
     rows: tuple[Compared, ...]
     proofs_per_s: tuple[float, float]
+    busy: str = ""
 
 
 def durations_us(bench: BenchAnswer, metric: str) -> list[int]:
@@ -91,7 +94,17 @@ def compare(a: RunRecord, b: RunRecord) -> Comparison:
     _refuse(a.run_id, b.run_id, first, second)
     rows = tuple(_row(metric, durations_us(first, metric), durations_us(second, metric)) for metric in METRICS)
     differences = sorted(_differences(a, b, first, second), key=lambda difference: not difference.spoils)
-    return Comparison(a.run_id, b.run_id, tuple(differences), rows, (first.proofs_per_s, second.proofs_per_s))
+    rates = (first.proofs_per_s, second.proofs_per_s)
+    return Comparison(a.run_id, b.run_id, tuple(differences), rows, rates, _busy(a.machine, b.machine))
+
+
+def _busy(a: Machine | None, b: Machine | None) -> str:
+    """Say so where more than a quarter of a machine was at work before its bench."""
+    busy = [m for m in (a, b) if m is not None and m.n_cpus and m.load_1min > _IDLE_SHARE * m.n_cpus]
+    if not busy:
+        return ""
+    loads = " and ".join(f"{m.load_1min:.2f} on {m.n_cpus} CPUs" for m in busy)
+    return f"the machine was at work before: load average {loads}"
 
 
 def _bench_of(run: RunRecord) -> BenchAnswer:

@@ -12,8 +12,10 @@ import pytest
 from stand_ins import recorded_kernel
 
 from cuzkops import cli
+from cuzkops.commands.bench import _Progress
 from cuzkops.errors import OpsError
 from cuzkops.remote.machine import parse_machine, read_machine
+from cuzkops.rendering import Screen
 from cuzkops.state import open_state
 from cuzkops.steps.bench import BenchRequest, bench, bench_script
 
@@ -55,8 +57,7 @@ def test_a_bench_is_measured_on_the_host_and_recorded_with_what_it_was_made_of(
     capsys.readouterr()
     status, document, err = run(capsys, "bench", "mul60", str(WITNESS), *place, "--jobs", "8", "--label", "first")
     assert status == 0
-    assert "bench: measuring: 50 % (" in err
-    assert " left)" in err
+    assert "bench: measuring: 50 %, about " in err
     stored = open_state().run(document["run_id"]).read()
     assert stored.model_dump(mode="json", by_alias=True) == document
     assert (stored.kind, stored.label, stored.target) == ("bench", "first", "local")
@@ -85,6 +86,25 @@ def test_the_daemons_refusal_is_the_error_and_nothing_is_recorded(
     assert (status, document["error"]["code"]) == (1, "refused")
     assert document["error"]["message"] == "the bench failed: no circuit other"
     assert [run.read().kind for run in open_state().runs()] == ["deploy"]
+
+
+def test_the_time_left_is_that_of_the_stage(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 100.0, 400.0, 401.0, 411.0, 412.0])
+    monkeypatch.setattr("cuzkops.commands.bench.time.monotonic", lambda: next(clock))
+    shown: list[str] = []
+    screen = Screen()
+    monkeypatch.setattr(screen, "progress", shown.append)
+    progress = _Progress(screen)
+    for text in ("starting", "proving 0%", "proving 50% (300 s)", "verifying 0%", "verifying 50%", "verifying 100%"):
+        progress.show(text)
+    assert shown == [
+        "bench: starting",
+        "bench: proving 0%",
+        "bench: proving 50% (300 s), about 5 min 00 s left",
+        "bench: verifying 0%",
+        "bench: verifying 50%, about 10 s left",
+        "bench: verifying 100%",
+    ]
 
 
 def test_without_a_daemon_it_is_said_how_to_have_one(

@@ -119,6 +119,14 @@ def test_another_machine_or_load_is_flagged_before_the_figures() -> None:
     assert "take care: with another host, jobs in flight, CPU, kernel the figures do not tell" in text
 
 
+def test_a_machine_that_was_at_work_is_flagged() -> None:
+    b = bench_run("b", answer(SLOW), machine=MACHINE.model_copy(update={"load_1min": 9.5}))
+    found = compare(bench_run("a", answer(SLOW)), b)
+    assert found.differences == ()
+    assert "take care: the machine was at work before: load average 9.50 on 16 CPUs" in compared_text(found)
+    assert compare(bench_run("a", answer(SLOW)), bench_run("b", answer(SLOW))).busy == ""
+
+
 @pytest.mark.parametrize("changes", [{"circuit_sha256": "3" * 64}, {"n_partitions": 4}])
 def test_different_work_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(UnreadableError, match="a and b did different work") as refused:
