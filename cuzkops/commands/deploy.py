@@ -24,7 +24,7 @@ from cuzkops.commands.options import (
     on_host,
     size_bytes,
 )
-from cuzkops.commands.ship import carried_config, transfer_text
+from cuzkops.commands.ship import carried_config, transfers_shown
 from cuzkops.errors import OpsError
 from cuzkops.session import Place
 from cuzkops.state import new_run_id
@@ -119,6 +119,7 @@ class DeployView:
         self._step = ""
         self._keeps_samples = True
         self._points: list[Point] = []
+        self._show_transfer = transfers_shown(self._screen)
 
     def step_begins(self, step: str) -> None:
         """See ``Observer.step_begins``."""
@@ -142,7 +143,7 @@ class DeployView:
 
     def transferred(self, transfer: Transfer) -> None:
         """See ``Observer.transferred``."""
-        self._screen.progress(transfer_text(transfer))
+        self._show_transfer(transfer)
 
     def sampled(self, sample: Sample, reason: Reason) -> None:
         """See ``Observer.sampled``."""

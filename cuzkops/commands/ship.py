@@ -9,15 +9,18 @@ from cuzkops.commands.build import DEFAULT_ARTIFACT
 from cuzkops.commands.options import Artifact, Budget, Circuits, Config, DryRun, Keep, Thorough, keep_count, on_host
 from cuzkops.errors import UsageError
 from cuzkops.paths import expanded
+from cuzkops.rendering import Meter
 from cuzkops.session import Place
 from cuzkops.units import format_bytes, format_duration_s
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import typer
 
     from cuzkops.configuration import DeployConfig
+    from cuzkops.rendering import Screen
     from cuzkops.steps.ship import ShipResult, Transfer
 
 
@@ -57,7 +60,7 @@ def ship(
                 host,
                 layout,
                 request,
-                lambda transfer: place.screen.progress(transfer_text(transfer)),
+                transfers_shown(place.screen),
                 lambda text: place.screen.say(f"ship: {text}"),
             )
         start = f"start it with: {place.command('launch')} --release {result.release_id}"
@@ -93,9 +96,14 @@ def named_paths(words: list[str]) -> dict[str, Path]:
     return found
 
 
-def transfer_text(transfer: Transfer) -> str:
-    """How far an upload is."""
-    return f"ship: {transfer.item}: {format_bytes(transfer.done_bytes)} of {format_bytes(transfer.total_bytes)}"
+def transfers_shown(screen: Screen) -> Callable[[Transfer], None]:
+    """What shows on a screen how far each upload is, with its rate and the time left."""
+    meter = Meter()
+
+    def show(transfer: Transfer) -> None:
+        screen.progress(f"ship: {meter.text(transfer.item, transfer.done_bytes, transfer.total_bytes)}")
+
+    return show
 
 
 def shipped_text(result: ShipResult) -> str:
