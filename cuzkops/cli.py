@@ -11,6 +11,7 @@ import typer
 from cuzkops import __version__
 from cuzkops.commands import (
     adopt,
+    bench,
     build,
     clean,
     demo,
@@ -21,6 +22,7 @@ from cuzkops.commands import (
     logs,
     prove,
     rollback,
+    runs,
     ship,
     status,
     unlock,
@@ -51,7 +53,7 @@ app = typer.Typer(
 )
 for _module in (
     *(demo, doctor, deploy, build, ship, kill, adopt, wait_memory, launch, status, logs, prove),
-    *(rollback, clean, unlock),
+    *(bench, runs, rollback, clean, unlock),
 ):
     _module.register(app)
 

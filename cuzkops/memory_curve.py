@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuzkops.units import format_bytes, format_duration_s
@@ -9,12 +10,18 @@ from cuzkops.units import format_bytes, format_duration_s
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cuzkops.memory_series import Point
-
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _ASCII = " ....####"
 _STEPS = len(_BLOCKS) - 1
 _LABEL_WIDTH = 11
+
+
+@dataclass(frozen=True)
+class Point:
+    """One sample as it is drawn."""
+
+    uptime_s: float
+    available_bytes: int
 
 
 def curve_lines(

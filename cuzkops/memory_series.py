@@ -7,26 +7,18 @@ kill for ever, on any host and from any command.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from cuzkops.errors import OpsError
+from cuzkops.memory_curve import Point
 from cuzkops.remote.procfs import Memory
 
 if TYPE_CHECKING:
     from cuzkops.memory_verdict import Reason, Sample
     from cuzkops.records import KillRecord
     from cuzkops.state import RunFolder, State
-
-
-@dataclass(frozen=True)
-class Point:
-    """One sample as it is drawn."""
-
-    uptime_s: float
-    available_bytes: int
 
 
 class Series:

@@ -281,8 +281,8 @@ class Judge:
             still = f"{format_bytes(missing)} have not moved for {STALL_S:g} s and nothing explains them"
             self.reason = Reason("stalled", f"{gone}, {still}; {self._around.largest()}{self._around.gpu_text()}")
         else:
-            still = f"the driver still releases its memory; {self._progress(sample.memory)}"
-            self.reason = Reason("driver-releasing", f"{gone}, {still}{self._around.gpu_text()}")
+            rest = f"{self._progress(sample.memory)}{self._around.gpu_text()}"
+            self.reason = Reason("driver-releasing", f"{gone}, the driver still releases its memory; {rest}")
         return None
 
     def _back_but_short(self, memory: Memory, need: int) -> MemoryVerdict | None:

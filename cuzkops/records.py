@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import ConfigDict, Field
 
-from prover.protocol import Name, Record, Sha256, StoredRecord
+from prover.protocol import BenchAnswer, Name, Record, Sha256, StoredRecord
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -124,6 +124,21 @@ class KillRecord(StoredRecord):
         return self.session_leader or self.processes[0]
 
 
+class Machine(Record):
+    """The machine that was measured; empty or 0 where it does not say."""
+
+    hostname: str
+    kernel: str
+    architecture: str
+    cpu: str
+    n_cpus: int
+    memory_bytes: int
+    thp: str = Field(description="transparent huge pages: always, madvise or never")
+    load_1min: float = Field(description="load average of the minute before")
+    gpus: list[str]
+    driver: str
+
+
 class RunRecord(StoredRecord):
     """``runs/<run_id>/run.json``: one deploy or measurement and all that identifies it."""
 
@@ -141,3 +156,9 @@ class RunRecord(StoredRecord):
     driver: str | None
     started_unix_ns: int
     peak_bytes: int | None = Field(default=None, description="peak resident memory of the daemon, once known")
+    kind: Literal["deploy", "bench"] = "deploy"
+    label: str = Field(default="", description="what the user calls it")
+    release_id: str = ""
+    launch_id: str = Field(default="", description="names the daemon's log")
+    machine: Machine | None = None
+    bench: BenchAnswer | None = Field(default=None, description="what was measured")

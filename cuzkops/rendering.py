@@ -12,6 +12,8 @@ import time
 from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
+from cuzkops.units import format_bytes, format_duration_s
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from cuzkops.remote.host import Script
 
 _REDRAW_S = 0.1  # a line on a terminal that is drawn over
+_RATE_AFTER_S = 0.5  # before, a rate would be that of the first buffers
 _REPEAT_S = 5.0  # a new line in a file
 
 
@@ -142,6 +145,33 @@ class Screen:
         if self._n_drawn:
             print(f"{self._back()}\x1b[J", end="", file=self._err, flush=True)
             self._n_drawn = 0
+
+
+class Meter:
+    """How far transfers are, one after the other, with the rate and the time left."""
+
+    def __init__(self) -> None:
+        self._item = ""
+        self._begin: tuple[float, int] = (0.0, 0)  # when any of this item was first there, and how much of it
+
+    def text(self, item: str, done_bytes: int, total_bytes: int) -> str:
+        """Say how far one is.
+
+        Args:
+            item: What travels.
+            done_bytes: How much of it is there; what was there before it began does not count for the rate.
+            total_bytes: How large it is.
+        """
+        now_s = time.monotonic()
+        if item != self._item or done_bytes < self._begin[1] or not self._begin[1]:
+            self._item, self._begin = item, (now_s, done_bytes)
+        begin_s, first_bytes = self._begin
+        text = f"{item}: {format_bytes(done_bytes)} of {format_bytes(total_bytes)}"
+        if now_s - begin_s < _RATE_AFTER_S or done_bytes <= first_bytes:
+            return text
+        rate = (done_bytes - first_bytes) / (now_s - begin_s)
+        left = format_duration_s(round((total_bytes - done_bytes) / rate))
+        return f"{text}, {format_bytes(round(rate))}/s, about {left} left"
 
 
 def plain(value: Any) -> Any:

@@ -10,6 +10,7 @@ import typer
 
 from cuzkops.commands.options import on_host
 from cuzkops.errors import UsageError
+from cuzkops.rendering import Meter
 from cuzkops.session import Place
 
 if TYPE_CHECKING:
@@ -70,7 +71,10 @@ def logs(
             return
         if follow:
             place.screen.say("logs: no daemon runs, so nothing more will be written")
-        pulled = pull(host, layout, place.session.state)
+        meter = Meter()
+        pulled = pull(
+            host, layout, place.session.state, lambda *far: place.screen.progress(f"logs: {meter.text(*far)}")
+        )
     for notice in pulled.notices:
         place.screen.say(f"logs: {notice}")
     place.screen.detail(f"logs: copies are in {pulled.folder}")

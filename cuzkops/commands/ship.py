@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,18 +9,18 @@ from cuzkops.commands.build import DEFAULT_ARTIFACT
 from cuzkops.commands.options import Artifact, Budget, Circuits, Config, DryRun, Keep, Thorough, keep_count, on_host
 from cuzkops.errors import UsageError
 from cuzkops.paths import expanded
+from cuzkops.rendering import Meter
 from cuzkops.session import Place
 from cuzkops.units import format_bytes, format_duration_s
 
-_LEAST_S = 1.0
-"""A rate over less than this says nothing."""
-
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import typer
 
     from cuzkops.configuration import DeployConfig
+    from cuzkops.rendering import Screen
     from cuzkops.steps.ship import ShipResult, Transfer
 
 
@@ -61,13 +60,12 @@ def ship(
         raise_findings(here.findings)
         place.screen.detail(here.sentence)
         place.session.interrupted = f"what arrived stays and is not sent again; go on with: {place.again('ship')}"
-        rate = Rate()
         with place.locked(host, layout, "ship"):
             result = step.ship(
                 host,
                 layout,
                 request,
-                lambda transfer: place.screen.progress(rate.text(transfer)),
+                transfers_shown(place.screen),
                 lambda text: place.screen.say(f"ship: {text}"),
             )
         start = f"start it with: {place.command('launch')} --release {result.release_id}"
@@ -103,31 +101,14 @@ def named_paths(words: list[str]) -> dict[str, Path]:
     return found
 
 
-class Rate:
-    """Says how far an upload is, how fast, and how long it will take; each item has a clock of its own."""
+def transfers_shown(screen: Screen) -> Callable[[Transfer], None]:
+    """What shows on a screen how far each upload is, with its rate and the time left."""
+    meter = Meter()
 
-    def __init__(self) -> None:
-        self._item = ""
-        self._since_s = 0.0
-        self._begin_bytes = 0
+    def show(transfer: Transfer) -> None:
+        screen.progress(f"ship: {meter.text(transfer.item, transfer.done_bytes, transfer.total_bytes)}")
 
-    def text(self, transfer: Transfer, now_s: float | None = None) -> str:
-        """The line for a step of a transfer.
-
-        Args:
-            transfer: How far it is.
-            now_s: The monotonic clock, in seconds.
-        """
-        now_s = time.monotonic() if now_s is None else now_s
-        line = f"ship: {transfer.item}: {format_bytes(transfer.done_bytes)} of {format_bytes(transfer.total_bytes)}"
-        if transfer.item != self._item or not self._begin_bytes:  # what an earlier run had sent is no rate of this one
-            self._item, self._since_s, self._begin_bytes = transfer.item, now_s, transfer.done_bytes
-            return line
-        took_s, n_bytes = now_s - self._since_s, transfer.done_bytes - self._begin_bytes
-        if took_s < _LEAST_S or n_bytes <= 0:
-            return line
-        left_s = (transfer.total_bytes - transfer.done_bytes) * took_s / n_bytes
-        return f"{line}, {format_bytes(round(n_bytes / took_s))}/s, {format_duration_s(round(left_s))} left"
+    return show
 
 
 def shipped_text(result: ShipResult) -> str:

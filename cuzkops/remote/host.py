@@ -122,8 +122,13 @@ class Host(Protocol):
             OpsError: The folder is not writable, or the disk is full: then what had arrived is gone.
         """
 
-    def get(self, source: str, destination: Path, *, offset: int = 0) -> int:
-        """Append bytes of a remote file from ``offset`` on to a local one; returns how many."""
+    def get(
+        self, source: str, destination: Path, *, offset: int = 0, progress: Callable[[int], None] | None = None
+    ) -> int:
+        """Append bytes of a remote file from ``offset`` on to a local one; returns how many.
+
+        ``progress`` is called with how many have come so far.
+        """
 
     def close(self) -> None:
         """End the connection; processes that were started detached live on."""

@@ -13,14 +13,23 @@ if TYPE_CHECKING:
     from prover.protocol import DaemonRecord
 
 
-def find_orphans(host: Host, record: DaemonRecord) -> list[ProcessInfo]:
-    """Describe the live members of a daemon's session, without the daemon itself; the oldest first."""
-    members = orphans_of(read_process_table(host), record)
+def find_orphans(host: Host, record: DaemonRecord, *, kernel: dict[str, str] | None = None) -> list[ProcessInfo]:
+    """Describe the live members of a daemon's session, without the daemon itself; the oldest first.
+
+    Args:
+        host: Where it ran.
+        record: What it said of itself.
+        kernel: ``roots(...)`` of a recording; the real folders by default.
+    """
+    members = orphans_of(read_process_table(host, kernel=kernel), record)
     if not members:
         return []
-    found = {(info.pid, info.start_ticks): info for info in probe_processes(host, pids=[m.pid for m in members])}
-    infos = [found.get((member.pid, member.start_ticks)) for member in members]
-    return [info for info in infos if info is not None and info.n_live_threads]
+    found = {
+        (info.pid, info.start_ticks): info
+        for info in probe_processes(host, pids=[m.pid for m in members], kernel=kernel)
+    }
+    keys = [(member.pid, member.start_ticks) for member in members]
+    return [found[key] for key in keys if key in found]
 
 
 def orphans_of(table: ProcessTable, record: DaemonRecord) -> list[ProcessId]:

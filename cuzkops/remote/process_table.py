@@ -94,9 +94,9 @@ class ProcessTable:
         ]
 
 
-def read_process_table(host: Host) -> ProcessTable:
-    """Look at every process of a host, with one script."""
-    return parse_process_table(host.run(Script("list processes", _TABLE, roots())).check().out)
+def read_process_table(host: Host, *, kernel: dict[str, str] | None = None) -> ProcessTable:
+    """Look at every process of a host, with one script; ``kernel`` is ``roots(...)`` of a recording."""
+    return parse_process_table(host.run(Script("list processes", _TABLE, kernel or roots())).check().out)
 
 
 def parse_process_table(output: str) -> ProcessTable:

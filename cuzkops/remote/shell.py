@@ -140,7 +140,9 @@ class ShellHost(ABC):
             raise transfer.put_failed(source, where, self.target, n_bytes, err)
         return begin or 0
 
-    def get(self, source: str, destination: Path, *, offset: int = 0) -> int:
+    def get(
+        self, source: str, destination: Path, *, offset: int = 0, progress: Callable[[int], None] | None = None
+    ) -> int:
         """See ``Host.get``."""
         script = transfer.get_script(source, offset)
         n_bytes, err = 0, b""
@@ -148,6 +150,8 @@ class ShellHost(ABC):
             while chunk := self._next(talk, time.monotonic() + STALL_S):
                 n_bytes += file.write(chunk[0])
                 err += chunk[1]
+                if progress:
+                    progress(n_bytes)
             status = talk.channel.status(timeout_s=STALL_S)
         if status != 0:
             raise transfer.get_failed(source, self.target, err)

@@ -33,7 +33,7 @@ from cuzkops.state import unwritable, write_atomically
 from prover.protocol import LAUNCH_ID_PATTERN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from cuzkops.remote.host import Host
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from cuzkops.state import State
     from cuzkops.timing.table import TimingTable
     from prover.protocol import DaemonRecord
+
+    Progress = Callable[[str, int, int], None]
 
 _STATE = ".collected.json"
 _LOCK = ".collecting"
@@ -105,13 +107,14 @@ class _Known:
     ends: str = ""
 
 
-def pull(host: Host, layout: Layout, state: State) -> Pulled:
+def pull(host: Host, layout: Layout, state: State, progress: Progress = lambda *_: None) -> Pulled:
     """Bring the copies of the newest launch's timing logs up to date.
 
     Args:
         host: The host.
         layout: Which daemon there.
         state: Where the copies are kept, in the folder of the run.
+        progress: Called with a file's name, how much of it is here, and its size.
 
     Raises:
         UsageError: Nothing was ever launched, or what was adopted writes no log to a file.
@@ -120,11 +123,11 @@ def pull(host: Host, layout: Layout, state: State) -> Pulled:
     """
     daemon = find_daemon(host, layout)
     if daemon is not None and daemon.record.release_id == "adopted":
-        return _pull_adopted(host, layout, state.run(daemon.record.launch_id).logs, daemon.record)
+        return _pull_adopted(host, state.run(daemon.record.launch_id).logs, daemon.record, progress)
     live = daemon is not None and daemon.is_live
     launch_id = daemon.record.launch_id if daemon is not None and live else newest_launch(host, layout)
     folder = state.run(launch_id).logs
-    result = collect(host, layout, folder, launch_id=launch_id)
+    result = collect(host, layout, folder, launch_id=launch_id, progress=progress)
     timing = [file.path for file in result.files if re.fullmatch(r".*\.log(\.\d+)?", file.name)]
     return Pulled(folder, tuple(sorted(timing, key=_rotation, reverse=True)), result.notices)
 
@@ -172,7 +175,14 @@ def keep_peaks(state: State, table: TimingTable) -> None:
             folder.write(record.model_copy(update={"peak_bytes": run.peak_rss_bytes}))
 
 
-def collect(host: Host, layout: Layout, folder: Path, *, launch_id: str | None = None) -> CollectResult:
+def collect(
+    host: Host,
+    layout: Layout,
+    folder: Path,
+    *,
+    launch_id: str | None = None,
+    progress: Progress = lambda *_: None,
+) -> CollectResult:
     """Bring a local folder up to date with a launch's logs.
 
     Args:
@@ -180,6 +190,7 @@ def collect(host: Host, layout: Layout, folder: Path, *, launch_id: str | None =
         layout: Which daemon there.
         folder: Local folder; made if missing. It also keeps what is needed to go on next time.
         launch_id: The launch; None for the newest one.
+        progress: See ``pull``.
 
     Raises:
         OpsError: There are no logs, or one cannot be read or kept.
@@ -192,11 +203,13 @@ def collect(host: Host, layout: Layout, folder: Path, *, launch_id: str | None =
     if not remote:
         what = f"launch {launch_id}" if launch_id else f"daemon {layout.name}"
         raise OpsError("no-logs", f"{what} has no logs in {layout.logs} on {host.target}", "launch it first")
-    collected, changes = _bring(host, folder, remote)
+    collected, changes = _bring(host, folder, remote, progress)
     return CollectResult(launch, collected, (*notices, *changes))
 
 
-def _bring(host: Host, folder: Path, remote: list[RemoteLog]) -> tuple[tuple[CollectedFile, ...], list[str]]:
+def _bring(
+    host: Host, folder: Path, remote: list[RemoteLog], progress: Progress
+) -> tuple[tuple[CollectedFile, ...], list[str]]:
     """Copy what is new of each file; returns the copies, and a sentence for each change of a name or a file."""
     files = []
     with _alone_in(folder):
@@ -205,11 +218,22 @@ def _bring(host: Host, folder: Path, remote: list[RemoteLog]) -> tuple[tuple[Col
             copy = folder / file.name
             copy.touch(mode=0o600)
             offset = copy.stat().st_size
-            new_bytes = host.get(file.path, copy, offset=offset) if file.n_bytes > offset else 0
+            new_bytes = _get(host, file, copy, offset, progress)
             files.append(CollectedFile(file.name, copy, new_bytes, offset + new_bytes))
             known[file.name] = _Known(file.inode, offset + new_bytes, ends_of(copy))
             _write_state(folder, known)
     return tuple(files), changes
+
+
+def _get(host: Host, file: RemoteLog, copy: Path, offset: int, progress: Progress) -> int:
+    """Append what is new; a log that grows meanwhile is as large as what came of it."""
+    if file.n_bytes <= offset:
+        return 0
+
+    def show(new_bytes: int) -> None:
+        progress(file.name, offset + new_bytes, max(file.n_bytes, offset + new_bytes))
+
+    return host.get(file.path, copy, offset=offset, progress=show)
 
 
 @contextlib.contextmanager
@@ -236,10 +260,10 @@ def _flock(descriptor: int, folder: Path) -> None:
         time.sleep(_POLL_S)
 
 
-def _pull_adopted(host: Host, layout: Layout, folder: Path, daemon: DaemonRecord) -> Pulled:
+def _pull_adopted(host: Host, folder: Path, daemon: DaemonRecord, progress: Progress) -> Pulled:
     """Copy the files that an adopted process writes to; their names may be the same, so each gets its number."""
     if not daemon.logs:
-        message = f"pid {daemon.pid}, which was adopted as {layout.name} on {host.target}, writes no log to a file"
+        message = f"pid {daemon.pid}, which was adopted as {daemon.name} on {host.target}, writes no log to a file"
         raise UsageError("no-logs", message, "start it with its output in a file: `PROGRAM >LOG 2>&1`")
     paths = {
         f"{number}-{re.sub(r'[^A-Za-z0-9._-]', '_', log.rpartition('/')[2])[-100:]}": log
@@ -249,7 +273,7 @@ def _pull_adopted(host: Host, layout: Layout, folder: Path, daemon: DaemonRecord
     if not remote:
         message = f"the logs of pid {daemon.pid} are no longer on {host.target}: {', '.join(daemon.logs)}"
         raise OpsError("no-logs", message, "they were removed while it runs; what was pulled before is kept")
-    files, notices = _bring(host, folder, [file for file in remote if file.name in paths])
+    files, notices = _bring(host, folder, [file for file in remote if file.name in paths], progress)
     return Pulled(folder, tuple(file.path for file in files), tuple(notices))
 
 

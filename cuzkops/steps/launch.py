@@ -154,10 +154,9 @@ def _refuse_second(host: Host, layout: Layout) -> None:
         what, pid = f"pid {record.pid}, release {record.release_id}, {record.state}", record.pid
         raise _runs_already(f"a daemon named {layout.name} runs already: {what}", pid, record.release_id)
     if starting := find_starting(host, layout):
-        what = f"pid {starting.pid}, release {starting.release_id}, and has no record yet, or no more"
-        raise _runs_already(
-            f"the daemon {layout.name} that was launched last lives: {what}", starting.pid, starting.release_id
-        )
+        who = f"pid {starting.pid}, release {starting.release_id}"
+        message = f"the daemon {layout.name} that was launched last lives: {who}, and has no record yet, or no more"
+        raise _runs_already(message, starting.pid, starting.release_id)
     if daemon is not None and (orphans := find_orphans(host, daemon.record)):
         what = f"{describe_process(orphans[0])} lives on in its session"
         message = f"the daemon {layout.name}, pid {daemon.record.pid}, has ended by itself, but {what}"

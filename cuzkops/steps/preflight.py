@@ -11,6 +11,7 @@ from cuzkops.errors import UnreadableError, UsageError
 from cuzkops.records import KillRecord
 from cuzkops.remote.daemon import DaemonView, describe_process, find_daemon
 from cuzkops.remote.launching import release_config_script
+from cuzkops.remote.orphans import find_orphans
 from cuzkops.remote.probes import MIN_BYTES, HostFacts, ProcessInfo, probe_host, probe_processes, probe_pythons
 from cuzkops.remote.run_files import read_record
 from cuzkops.remote.script import TOOLS
@@ -165,12 +166,14 @@ def _own_processes(
     seen: list[ProcessInfo],
     kernel: dict[str, str] | None,
 ) -> list[ProcessInfo]:
-    """What the coming kill will end: our daemon with its session, and what an interrupted kill has not ended yet."""
+    """What the coming kill will end: our daemon, or what one left, and what an earlier kill has not ended yet."""
     own: dict[int, ProcessInfo] = {}
     if daemon is not None and daemon.process is not None:
         leader = daemon.process
         own = {process.pid: process for process in seen if process.session_id == leader.session_id == leader.pid}
         own[leader.pid] = leader
+    elif daemon is not None:
+        own = {process.pid: process for process in find_orphans(host, daemon.record, kernel=kernel)}
     kill = read_record(host, layout.kill_json, KillRecord)
     if kill is not None and kill.boot_id == facts.boot_id:
         starts = {process.pid: process.start_ticks for process in kill.processes}

@@ -16,14 +16,21 @@ import pytest
 from cuzkops.errors import OpsError, TimeoutExpired, UnreadableError
 from cuzkops.remote.host import Completed
 from cuzkops.remote.local import LocalHost
-from cuzkops.remote.log_files import list_script
+from cuzkops.remote.log_files import (
+    clock_script,
+    ends_of,
+    ends_script,
+    list_paths_script,
+    list_script,
+    parse_list,
+)
 from cuzkops.state import State
 from cuzkops.steps.collect import CollectResult, collect, keep_peaks, newest_launch
 from cuzkops.steps.follow import follow, follow_script
 from cuzkops.timing.read import read_table
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from cuzkops.remote.host import Host, Script
     from cuzkops.remote.layout import Layout
@@ -162,8 +169,10 @@ class Hostile(LocalHost):
         del timeout_s
         return Completed(script, 0, self._listed, b"")
 
-    def get(self, source: str, destination: Path, *, offset: int = 0) -> int:
-        del source, offset
+    def get(
+        self, source: str, destination: Path, *, offset: int = 0, progress: Callable[[int], None] | None = None
+    ) -> int:
+        del source, offset, progress
         with destination.open("ab") as file:
             return file.write(b"ssh-rsa A")
 
@@ -215,9 +224,11 @@ def test_a_log_names_no_folder_of_ours(tmp_path: Path) -> None:
 class Slow(LocalHost):
     """A host whose files come slowly."""
 
-    def get(self, source: str, destination: Path, *, offset: int = 0) -> int:
+    def get(
+        self, source: str, destination: Path, *, offset: int = 0, progress: Callable[[int], None] | None = None
+    ) -> int:
         time.sleep(0.3)
-        return super().get(source, destination, offset=offset)
+        return super().get(source, destination, offset=offset, progress=progress)
 
 
 def test_two_at_once_copy_a_log_once(layout: Layout, logs: Path, copies: Path) -> None:
@@ -357,10 +368,26 @@ def test_the_scripts_run_in_every_shell(layout: Layout, logs: Path, shell: list[
 
     inode = (logs / "r.log").stat().st_ino
     assert run(list_script(layout, None).text).startswith(f"launch r\nfile {inode} 9 ".encode())
+    listed = run(list_paths_script({"0-r.log": str(logs / "r.log"), "1-gone": "/gone"}).text).decode()
+    assert [file.name for file in parse_list(listed)[1]] == ["0-r.log"]
+    assert run(ends_script([(str(logs / "r.log"), 9)]).text).decode().strip() == ends_of(logs / "r.log")
+    assert run(clock_script().text).strip().isdigit()
     gone = follow_script(layout, str(logs / "r.log"), (2**22 + 1, 1), 1)
     assert run(gone.text) == b"one\n\x01ended\n"
     nothing_old = follow_script(layout, str(logs / "r.log"), (2**22 + 1, 1), 0)
     assert run(nothing_old.text) == b"\x01ended\n"
+
+
+def test_it_is_shown_how_far_a_copy_is(host: Host, layout: Layout, logs: Path, copies: Path) -> None:
+    (logs / "r.log").write_bytes(HEADER)
+    collect(host, layout, copies)
+    append(logs / "r.log", b"x" * 300_000)
+    far: list[tuple[str, int, int]] = []
+    collect(host, layout, copies, progress=lambda *how: far.append(how))
+    total = len(HEADER) + 300_000
+    assert far[-1] == ("r.log", total, total)
+    assert all(len(HEADER) <= done <= total for _, done, _ in far)
+    assert [done for _, done, _ in far] == sorted(done for _, done, _ in far)
 
 
 def test_a_result_names_its_files(host: Host, layout: Layout, logs: Path, copies: Path) -> None:

@@ -25,6 +25,7 @@ from cuzkops.steps import launch as launch_step
 from cuzkops.steps.adopt import adopt
 from cuzkops.steps.aim import KillRequest, find_aim
 from cuzkops.steps.kill import kill, plan_kill
+from cuzkops.steps.preflight import preflight_host
 from cuzkops.steps.status import status
 from cuzkops.steps.wait_memory import WaitRequest, wait_memory
 
@@ -77,6 +78,9 @@ def test_what_a_daemon_left_that_ended_by_itself_is_found_and_stopped(
         assert f"of its session this lives on: pid {worker}" in said
         with pytest.raises(OpsError, match=f"has ended by itself, but pid {worker} .* lives on in its session"):
             launch_step._refuse_second(host, layout)
+        report = preflight_host(host, layout, 1 << 50)
+        assert report.findings[0].details["giving_back_bytes"] >= HELD_MIB * MIB, "the coming kill ends it"
+        assert str(worker) not in str([holder["pid"] for holder in report.findings[0].details["holders"]])
         told: list[str] = []
         result = kill(host, layout, KillRequest(), told.append)
         assert [process.pid for process in result.processes] == [worker]
@@ -183,6 +187,7 @@ def test_a_leader_zombie_with_live_threads_is_adopted_and_stopped(
         assert process.wait() == -signal.SIGKILL
 
 
+@pytest.mark.alone  # the numbers of other tests' processes would be given out anew as well
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can choose the next PID")
 def test_a_number_that_is_really_reused_is_nobody_we_know(host: LocalHost, layout: Layout) -> None:
     with holding(HELD_MIB) as process:

@@ -10,10 +10,13 @@ from test_memory_verdict import BOOT, GIB, flat, kill_record, memory
 from test_wait_memory import killed
 
 from cuzkops import cli
-from cuzkops.memory_curve import curve_lines
-from cuzkops.memory_series import Point, open_series
+from cuzkops.commands.deploy import DeployView
+from cuzkops.memory_curve import Point, curve_lines
+from cuzkops.memory_series import open_series
 from cuzkops.memory_verdict import Judge, LiveProcess, Reason, Sample
 from cuzkops.remote.run_files import write_record
+from cuzkops.rendering import Screen
+from cuzkops.session import Session
 from cuzkops.state import State, open_state
 from cuzkops.steps.wait_memory import WaitRequest, wait_memory
 
@@ -78,6 +81,7 @@ def test_calm_never_counts_the_gap_between_two_waits() -> None:
         assert judge.feed(sample) is None, "4 s are no calm window of 5 s"
 
 
+@pytest.mark.alone
 def test_a_wait_that_is_run_again_goes_on(host: LocalHost, layout: Layout) -> None:
     killed(host, layout, 10)
     begun: list[tuple[int, int | None]] = []
@@ -99,6 +103,7 @@ def test_a_wait_that_is_run_again_goes_on(host: LocalHost, layout: Layout) -> No
     assert list(open_state().runs()) == [], "a kill is no run"
 
 
+@pytest.mark.alone
 def test_the_command_says_that_it_goes_on(
     host: LocalHost, layout: Layout, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -144,3 +149,20 @@ def test_a_curve_without_unicode_a_flat_one_and_a_narrow_terminal() -> None:
     assert "█" in curve_lines([Point(0.0, GIB)], GIB, columns=60)[0]
     assert curve_lines(flat_points, GIB, columns=20) == []
     assert curve_lines([], GIB, columns=60) == []
+
+
+def test_a_deploy_draws_the_curve_of_each_of_its_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from test_screen import Terminal
+
+    monkeypatch.setattr("cuzkops.rendering._REDRAW_S", 0.0)
+    monkeypatch.setenv("COLUMNS", "60")
+    err = Terminal()
+    view = DeployView(Session(Screen(err=err), State(tmp_path)), State(tmp_path).new_run(), "cuzkops deploy local")
+    for _ in range(2):
+        view.step_begins("wait-memory")
+        before = len(err.getvalue())
+        for second in range(4):
+            view.sampled(Sample(BOOT, memory(float(second), (second + 1) * GIB)), NO_REASON)
+        assert "4.00 GiB" in err.getvalue()[before:]
+        assert "3.00 s" in err.getvalue()[before:]
+        assert "4.00 s" not in err.getvalue()[before:]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cuzkops.commands.ship import Rate
 from cuzkops.configuration import load_configuration
 from cuzkops.errors import OpsError, UsageError
 from cuzkops.remote.host import Completed, Host, Script
@@ -312,19 +311,3 @@ def test_every_shell_and_toolset_makes_the_same_release(
 def test_digests_are_of_the_shipped_bytes(request_: ShipRequest) -> None:
     assert request_.config.sha256 == hashlib.sha256(request_.config.text).hexdigest()
     assert request_.release_id.endswith(request_.config.sha256[:12])
-
-
-def test_an_upload_is_shown_with_its_rate_and_the_time_that_is_left() -> None:
-    rate, mib = Rate(), 1 << 20
-    lines = [
-        rate.text(Transfer("circuit mul", done * mib, 100 * mib), now_s)
-        for now_s, done in ((0.0, 0), (1.0, 40), (1.5, 45), (3.0, 60), (5.0, 80))
-    ]
-    assert lines == [
-        "ship: circuit mul: 0 B of 100.00 MiB",
-        "ship: circuit mul: 40.00 MiB of 100.00 MiB",  # where it begins: the rest was there already
-        "ship: circuit mul: 45.00 MiB of 100.00 MiB",
-        "ship: circuit mul: 60.00 MiB of 100.00 MiB, 10.00 MiB/s, 4 s left",
-        "ship: circuit mul: 80.00 MiB of 100.00 MiB, 10.00 MiB/s, 2 s left",
-    ]
-    assert rate.text(Transfer("layer app", 0, mib), 6.0) == "ship: layer app: 0 B of 1.00 MiB"
