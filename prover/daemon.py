@@ -282,7 +282,7 @@ class Daemon:
         self.witnesses.erase_unneeded()
         uptime_us = (time.monotonic_ns() - self._started_ns) // 1000
         with contextlib.suppress(OSError):  # no free descriptor to read /proc: there are clients left
-            self._log.event("DAEMON", "stopped", uptime_us=uptime_us, peak_rss_bytes=rss_and_peak_bytes()[1])
+            self._log.end("DAEMON", "stopped", uptime_us=uptime_us, peak_rss_bytes=rss_and_peak_bytes()[1])
 
     def _sockets(self) -> list[socket.socket]:
         sockets = [self._instance.bind()]

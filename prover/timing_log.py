@@ -51,19 +51,29 @@ class TimingLog:
         self._keep_files = keep_files
         self._rotate_at_bytes = max_bytes
         self._header: Callable[[TimelineWriter], None] | None = None
+        self._ended = False
         self._lock = threading.Lock()
         self._writer = TimelineWriter(self._fd, launch_id)
 
     def event(self, family: str, event: str, common: Mapping[str, Value] | None = None, **values: Value) -> int:
         """Write one event of ``prover.timeline.EVENTS``; returns its t_ns."""
         with self._lock:
-            try:
-                t_ns = self._writer.write(family, event, common, **values)
-                self._rotate_if_full()
-            except OSError as error:
-                self._lose(error)
-                return time.monotonic_ns()
-            return t_ns
+            return time.monotonic_ns() if self._ended else self._write(family, event, common, **values)
+
+    def end(self, family: str, event: str, **values: Value) -> None:
+        """Write the last event: what a thread that works on says after it is not kept."""
+        with self._lock:
+            self._write(family, event, None, **values)
+            self._ended = True
+
+    def _write(self, family: str, event: str, common: Mapping[str, Value] | None, **values: Value) -> int:
+        try:
+            t_ns = self._writer.write(family, event, common, **values)
+            self._rotate_if_full()
+        except OSError as error:
+            self._lose(error)
+            return time.monotonic_ns()
+        return t_ns
 
     def close(self) -> None:
         """Close the file."""

@@ -96,3 +96,10 @@ def test_where_no_other_file_can_be_made_the_old_one_goes_on(
     for i in range(60):
         small.event("JOB", "started", {"job": f"{i}"}, queue_us=i)
     assert len(files(small)) > 1
+
+
+def test_nothing_is_written_after_the_last_event(small: TimingLog) -> None:
+    small.end("DAEMON", "stopped", uptime_us=5, peak_rss_bytes=6)
+    small.event("JOB", "started", {"job": "1"}, queue_us=1)
+    line = parse_line(small.path.read_text().splitlines()[-1])
+    assert (line.family, line.event) == ("DAEMON", "stopped")
