@@ -80,7 +80,7 @@ def test_layers_are_the_promised_rooms(release: Path, local_artifact: Artifact) 
     assert sorted(path.name for path in (release / "app").iterdir()) == ["kernels", "prover"]
     app = {path.relative_to(release / "app").as_posix() for path in (release / "app").rglob("*") if path.is_file()}
     assert {"prover/cli.py", "prover/protocol.py", "kernels/interface.py", "kernels/host/backend.py"} <= app
-    assert {Path(name).suffix for name in app} <= {".py", ".html", ".typed"}
+    assert {Path(name).suffix for name in app} <= {".py", ".html", ".typed", ".service"}
     assert not any("src" in Path(name).parts or "gen" in Path(name).parts for name in app)
     assert local_artifact.manifest.builder == "local"
 
