@@ -52,7 +52,7 @@ template <class F> struct Xyzz {
         const F xx = x.square();
         const F m = xx.doubled() + xx;
         const F x3 = m.square() - s.doubled();
-        return {x3, m * (s - x3) - w * y, v * zz, w * zzz};
+        return {x3, F::difference_of_products(m, s - x3, w, y), v * zz, w * zzz};
     }
 
     // "mdbl-2008-s-1" with a = 0: 4M + 3S.
@@ -64,11 +64,14 @@ template <class F> struct Xyzz {
         const F xx = p.x.square();
         const F m = xx.doubled() + xx;
         const F x3 = m.square() - s.doubled();
-        return {x3, m * (s - x3) - w * p.y, v, w};
+        return {x3, F::difference_of_products(m, s - x3, w, p.y), v, w};
     }
 
+    CUZKOPS_RARE_FN static Xyzz doubled_apart(Affine<F> p) { return doubled(p); }
+    CUZKOPS_RARE_FN static Xyzz doubled_apart(Xyzz p) { return p.doubled(); }
+
     // "madd-2008-s": 8M + 2S.
-    __attribute__((noinline)) CUZKOPS_FN void add(const Affine<F>& p) {
+    CUZKOPS_BIG_FN void add(const Affine<F>& p) {
         if (p.is_infinity()) return;
         if (is_infinity()) {
             *this = from(p);
@@ -77,21 +80,21 @@ template <class F> struct Xyzz {
         const F dx = p.x * zz - x;
         const F dy = p.y * zzz - y;
         if (dx.is_zero()) { // the same point, or its opposite
-            *this = dy.is_zero() ? doubled(p) : infinity();
+            *this = dy.is_zero() ? doubled_apart(p) : infinity();
             return;
         }
         const F pp = dx.square();
         const F ppp = dx * pp;
         const F q = x * pp;
         const F x3 = dy.square() - ppp - q.doubled();
-        y = dy * (q - x3) - y * ppp;
+        y = F::difference_of_products(dy, q - x3, y, ppp);
         x = x3;
         zz = zz * pp;
         zzz = zzz * ppp;
     }
 
     // "add-2008-s": 12M + 2S.
-    __attribute__((noinline)) CUZKOPS_FN void add(const Xyzz& p) {
+    CUZKOPS_BIG_FN void add(const Xyzz& p) {
         if (p.is_infinity()) return;
         if (is_infinity()) {
             *this = p;
@@ -102,14 +105,14 @@ template <class F> struct Xyzz {
         const F dx = p.x * zz - u1;
         const F dy = p.y * zzz - s1;
         if (dx.is_zero()) {
-            *this = dy.is_zero() ? doubled() : infinity();
+            *this = dy.is_zero() ? doubled_apart(*this) : infinity();
             return;
         }
         const F pp = dx.square();
         const F ppp = dx * pp;
         const F q = u1 * pp;
         const F x3 = dy.square() - ppp - q.doubled();
-        y = dy * (q - x3) - s1 * ppp;
+        y = F::difference_of_products(dy, q - x3, s1, ppp);
         x = x3;
         zz = zz * p.zz * pp;
         zzz = zzz * p.zzz * ppp;

@@ -15,7 +15,7 @@ struct SignedDivision {
 
 // Of a value below 2^254 by z^2, z^2 / 2 at most in the remainder. The estimate of the quotient (Barrett, 1986) is at
 // most 2 too small.
-inline SignedDivision divide_by_z2(const std::uint64_t* value) {
+CUZKOPS_FN inline SignedDivision divide_by_z2(const std::uint64_t* value) {
     const u128 divisor = static_cast<u128>(Constants::z2(1)) << 64 | Constants::z2(0);
     const std::uint64_t high[2] = {value[1] >> 63 | value[2] << 1, value[2] >> 63 | value[3] << 1}; // value >> 127
     const std::uint64_t factor[2] = {Constants::z2_barrett(0), Constants::z2_barrett(1)};
@@ -51,7 +51,7 @@ inline SignedDivision divide_by_z2(const std::uint64_t* value) {
 }
 
 // Of a value in (-2^127, 2^127) by |z|.
-inline SignedDivision divide_by_z(i128 value) {
+CUZKOPS_FN inline SignedDivision divide_by_z(i128 value) {
     const bool negative = value < 0;
     const u128 magnitude = negative ? static_cast<u128>(-value) : static_cast<u128>(value);
     const std::uint64_t high = static_cast<std::uint64_t>(magnitude >> 63);
@@ -70,9 +70,9 @@ inline SignedDivision divide_by_z(i128 value) {
 }
 
 // scalar mod r as a number in [-r/2, r/2]: its magnitude, and whether it is negative. Any 4 limbs are taken.
-inline bool centre(std::uint64_t* magnitude, const std::uint64_t* scalar) {
-    const std::uint64_t* r = FrModulus::words();
-    std::uint64_t other[4];
+CUZKOPS_FN inline bool centre(std::uint64_t* magnitude, const std::uint64_t* scalar) {
+    std::uint64_t r[4], other[4];
+    for (int j = 0; j < 4; j++) r[j] = FrModulus::modulus(j);
     for (int j = 0; j < 4; j++) magnitude[j] = scalar[j];
     while (sub_limbs<4>(other, magnitude, r) == 0) // twice at most: 2^256 < 3 r
         for (int j = 0; j < 4; j++) magnitude[j] = other[j];
@@ -93,14 +93,14 @@ template <class M, class L> struct Endomorphism<Field<M, L>> {
     static constexpr int IMAGES = 2;
     static constexpr unsigned BITS = 128;
 
-    static void split(i128* k, const std::uint64_t* scalar) {
+    CUZKOPS_FN static void split(i128* k, const std::uint64_t* scalar) {
         std::uint64_t magnitude[4];
         const bool negative = centre(magnitude, scalar);
         const SignedDivision by_z2 = divide_by_z2(magnitude);
         k[0] = negative ? -by_z2.remainder : by_z2.remainder;
         k[1] = negative ? -by_z2.quotient : by_z2.quotient;
     }
-    static Affine<F> image(const Affine<F>& p, int) { return {p.x * F::constant(Constants::g1_beta), p.y.negated()}; }
+    CUZKOPS_FN static Affine<F> image(const Affine<F>& p, int) { return {p.x * F::constant(Constants::g1_beta), p.y.negated()}; }
 };
 
 // G2: P, |z| P, z^2 P and |z|^3 P. Cost of the images: 10M of Fp and 1M of Fp2.
@@ -109,7 +109,7 @@ template <class Fp> struct Endomorphism<Fp2<Fp>> {
     static constexpr int IMAGES = 4;
     static constexpr unsigned BITS = 64;
 
-    static void split(i128* k, const std::uint64_t* scalar) {
+    CUZKOPS_FN static void split(i128* k, const std::uint64_t* scalar) {
         i128 halves[2];
         Endomorphism<Fp>::split(halves, scalar);
         for (int i = 0; i < 2; i++) {
@@ -119,7 +119,7 @@ template <class Fp> struct Endomorphism<Fp2<Fp>> {
         }
     }
     // number: 1, 2 or 3
-    static Affine<F> image(const Affine<F>& p, int number) {
+    CUZKOPS_FN static Affine<F> image(const Affine<F>& p, int number) {
         Affine<F> out = p;
         if (number & 1) { // |z| (x, y) = (conj(x) cx, conj(y) cy), and cx is a multiple of u
             const Fp cx = Fp::constant(Constants::psi_x_c1);

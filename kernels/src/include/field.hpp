@@ -2,6 +2,7 @@
 // Portable64 (limbs64.hpp), Adx64 (limbs_x86.hpp) or Carry32 (limbs32.hpp).
 #pragma once
 #include <cstdint>
+#include <type_traits>
 
 #include "constants.hpp"
 #include "inverse.hpp"
@@ -72,6 +73,16 @@ template <class M, class L> struct Field {
         L::template square<M>(out.limb, limb);
         return out;
     }
+    // a b - c d; in Fp the device's leaf reduces it once.
+    CUZKOPS_FN static Field difference_of_products(const Field& a, const Field& b, const Field& c, const Field& d) {
+        if constexpr (std::is_same_v<L, Carry32> && M::N == 6) {
+            Field out;
+            L::template difference_of_products<M>(out.limb, a.limb, b.limb, c.limb, d.limb);
+            return out;
+        } else {
+            return a * b - c * d;
+        }
+    }
     CUZKOPS_FN Field doubled() const { return *this + *this; }
     CUZKOPS_FN Field negated() const { return zero() - *this; }
 
@@ -84,15 +95,11 @@ template <class M, class L> struct Field {
         }
         return out;
     }
-    // The inverse of 0 is 0. On the host by division steps, about 2 us for Fp; on a device by Fermat.
+    // The inverse of 0 is 0. By division steps, about 2 us for Fp on a CPU and 40 us in one thread of a device.
     CUZKOPS_FN Field inverse() const {
-#ifdef __CUDA_ARCH__
-        return inverse_by_fermat();
-#else
         Field plain;
         invert_by_divsteps<M>(plain.limb, limb); // of x R: it is x^-1 R^-1
         return plain * constant(M::r3);
-#endif
     }
     // x^(modulus - 2): 64 N squarings and about half as many products.
     CUZKOPS_FN Field inverse_by_fermat() const { return pow(M::minus_two, M::N); }

@@ -25,24 +25,43 @@ template <class Fp> struct Fp2 {
     CUZKOPS_FN friend Fp2 operator+(const Fp2& a, const Fp2& b) { return {a.c0 + b.c0, a.c1 + b.c1}; }
     CUZKOPS_FN friend Fp2 operator-(const Fp2& a, const Fp2& b) { return {a.c0 - b.c0, a.c1 - b.c1}; }
 
-    // 3 products and 2 reductions of Fp: Karatsuba, reduced once for each coefficient. Aranha, Karabina, Longa, Gebotys,
-    // Lopez, "Faster explicit formulas for computing pairings over ordinary curves", 2011, algorithm 2. The sums of two
+    // Products of Fp before their reduction: c0 and c1 of a product in Fp2.
+    struct Wide {
+        std::uint64_t c0[2 * Fp::LIMBS], c1[2 * Fp::LIMBS];
+
+        CUZKOPS_FN Fp2 reduced() const {
+            Fp2 out;
+            Leaf::template reduce<M>(out.c0.limb, c0);
+            Leaf::template reduce<M>(out.c1.limb, c1);
+            return out;
+        }
+    };
+
+    // 3 products of Fp: Karatsuba, to be reduced once for each coefficient. Aranha, Karabina, Longa, Gebotys, Lopez,
+    // "Faster explicit formulas for computing pairings over ordinary curves", 2011, algorithm 2. The sums of two
     // coefficients stay unreduced below 2 p < 2^382; p^2 + p^2 < p 2^384 is what a reduction takes.
-    CUZKOPS_FN friend Fp2 operator*(const Fp2& a, const Fp2& b) {
+    CUZKOPS_FN static Wide multiply_wide(const Fp2& a, const Fp2& b) {
         constexpr int N = Fp::LIMBS;
-        std::uint64_t sum_a[N], sum_b[N], low[2 * N], high[2 * N], cross[2 * N];
+        std::uint64_t sum_a[N], sum_b[N], high[2 * N];
+        Wide out;
         add_limbs<N>(sum_a, a.c0.limb, a.c1.limb);
         add_limbs<N>(sum_b, b.c0.limb, b.c1.limb);
-        Leaf::template multiply_wide<M>(cross, sum_a, sum_b);
-        Leaf::template multiply_wide<M>(low, a.c0.limb, b.c0.limb);
+        Leaf::template multiply_wide<M>(out.c1, sum_a, sum_b);
+        Leaf::template multiply_wide<M>(out.c0, a.c0.limb, b.c0.limb);
         Leaf::template multiply_wide<M>(high, a.c1.limb, b.c1.limb);
-        Leaf::template subtract_wide<M>(cross, cross, low); // never negative: a0 b1 + a1 b0 + a1 b1
-        Leaf::template subtract_wide<M>(cross, cross, high);
-        Leaf::template subtract_wide<M>(low, low, high);
-        Fp2 out;
-        Leaf::template reduce<M>(out.c0.limb, low);
-        Leaf::template reduce<M>(out.c1.limb, cross);
+        Leaf::template subtract_wide<M>(out.c1, out.c1, out.c0); // never negative: a0 b1 + a1 b0 + a1 b1
+        Leaf::template subtract_wide<M>(out.c1, out.c1, high);
+        Leaf::template subtract_wide<M>(out.c0, out.c0, high);
         return out;
+    }
+    CUZKOPS_FN friend Fp2 operator*(const Fp2& a, const Fp2& b) { return multiply_wide(a, b).reduced(); }
+    // a b - c d, 6 products and 2 reductions of Fp.
+    CUZKOPS_FN static Fp2 difference_of_products(const Fp2& a, const Fp2& b, const Fp2& c, const Fp2& d) {
+        Wide out = multiply_wide(a, b);
+        const Wide other = multiply_wide(c, d);
+        Leaf::template subtract_wide<M>(out.c0, out.c0, other.c0);
+        Leaf::template subtract_wide<M>(out.c1, out.c1, other.c1);
+        return out.reduced();
     }
     CUZKOPS_FN friend Fp2 operator*(const Fp2& a, const Fp& b) { return {a.c0 * b, a.c1 * b}; }
     // 2 products of Fp: (c0 + c1)(c0 - c1) + 2 c0 c1 u.

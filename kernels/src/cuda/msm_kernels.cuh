@@ -1,0 +1,97 @@
+// The kernels of a multi-scalar multiplication in the group whose coordinates are MsmField. What an argument means is
+// said in the header of its stage; sizes and addresses come from kernels/cuda/msm.py.
+#pragma once
+#include "msm_accumulate.cuh"
+#include "msm_bases.cuh"
+#include "msm_digits.cuh"
+#include "msm_finish.cuh"
+#include "msm_reduce.cuh"
+#include "msm_scan.cuh"
+
+#define CUZKOPS_KERNEL(threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks)
+
+using namespace cuzkops;
+
+namespace {
+using F = MsmField;
+__device__ std::uint64_t thread_number() { return static_cast<std::uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
+} // namespace
+
+CUZKOPS_KERNEL(256, 2)
+cuzkops_msm_count(std::uint64_t n_points, std::uint32_t window_bits, std::uint32_t windows, std::uint32_t modules,
+                  const std::uint64_t* scalars, std::uint32_t* counts) {
+    count_digits<F>({n_points, window_bits, windows, modules}, scalars, counts, thread_number());
+}
+
+CUZKOPS_KERNEL(256, 2)
+cuzkops_msm_place(std::uint64_t n_points, std::uint32_t window_bits, std::uint32_t windows, std::uint32_t modules,
+                  const std::uint64_t* scalars, std::uint32_t* places, std::uint32_t* entries) {
+    place_entries<F>({n_points, window_bits, windows, modules}, scalars, places, entries, thread_number());
+}
+
+CUZKOPS_KERNEL(SCAN_THREADS, 1)
+cuzkops_msm_sum_tiles(const std::uint32_t* counts, std::uint32_t n_buckets, std::uint32_t* tile_sums) {
+    sum_tile(counts, n_buckets, tile_sums);
+}
+
+CUZKOPS_KERNEL(SCAN_THREADS, 1)
+cuzkops_msm_scan_tiles(std::uint32_t* tile_sums, std::uint32_t n_tiles, std::uint32_t shortest,
+                       std::uint32_t most_segments, MsmPlan* plan) {
+    scan_tiles(tile_sums, n_tiles, shortest, most_segments, plan);
+}
+
+CUZKOPS_KERNEL(SCAN_THREADS, 1)
+cuzkops_msm_place_tiles(std::uint32_t* places, std::uint32_t n_buckets, const std::uint32_t* tile_sums,
+                        const MsmPlan* plan, std::uint32_t* offsets) {
+    place_tile(places, n_buckets, tile_sums, plan, offsets);
+}
+
+CUZKOPS_KERNEL(MSM_THREADS, MSM_BLOCKS)
+cuzkops_msm_accumulate(const MsmPlan* plan, const std::uint32_t* entries, const std::uint32_t* offsets,
+                       std::uint32_t n_buckets, const std::uint64_t* records, std::uint64_t* buckets,
+                       std::uint64_t* heads, std::uint64_t* tails, std::uint32_t* tail_bucket, std::uint32_t n_segments) {
+    const Accumulation<F> work{plan, entries, offsets, n_buckets, records, buckets, heads, tails, tail_bucket};
+    if (thread_number() < n_segments) work.add_segment(static_cast<std::uint32_t>(thread_number()));
+}
+
+CUZKOPS_KERNEL(MSM_THREADS, MSM_FULL_BLOCKS)
+cuzkops_msm_join(const MsmPlan* plan, const std::uint32_t* offsets, std::uint64_t* buckets, std::uint64_t* heads,
+                 std::uint64_t* tails, std::uint32_t* tail_bucket, std::uint32_t n_segments, std::uint32_t stride) {
+    const Accumulation<F> work{plan, nullptr, offsets, 0, nullptr, buckets, heads, tails, tail_bucket};
+    if (thread_number() < n_segments) work.join_pieces(static_cast<std::uint32_t>(thread_number()), stride);
+}
+
+CUZKOPS_KERNEL(MSM_THREADS, MSM_FULL_BLOCKS)
+cuzkops_msm_sum_lines(std::uint32_t window_bits, std::uint32_t modules, std::uint32_t parts, const std::uint64_t* buckets,
+                      const std::uint32_t* offsets, std::uint64_t* sums) {
+    sum_line<F>({window_bits, modules, parts}, buckets, offsets, sums, thread_number());
+}
+
+CUZKOPS_KERNEL(MSM_THREADS, MSM_FULL_BLOCKS)
+cuzkops_msm_sum_neighbours(const std::uint64_t* sums, std::uint64_t* out, std::uint32_t count, std::uint64_t n_out) {
+    sum_neighbours<F>(sums, out, count, n_out, thread_number());
+}
+
+CUZKOPS_KERNEL(SLOT_THREADS, 1)
+cuzkops_msm_sum_slots(std::uint32_t window_bits, std::uint32_t modules, std::uint32_t parts, const std::uint64_t* sums,
+                      std::uint64_t* slots) {
+    sum_slot<F>({window_bits, modules, parts}, sums, slots);
+}
+
+CUZKOPS_KERNEL(FINISH_THREADS, 1)
+cuzkops_msm_finish(std::uint64_t* slots, std::uint32_t modules, std::uint32_t window_bits, std::uint64_t* result) {
+    combine_slots<F>(slots, modules, window_bits, result);
+}
+
+CUZKOPS_KERNEL(128, 1)
+cuzkops_msm_records(const std::uint64_t* points, std::uint64_t n_points, std::uint32_t n_tables, std::uint32_t spacing,
+                    std::uint64_t* records) {
+    make_records<F>(points, n_points, n_tables, spacing, records, thread_number());
+}
+
+// first: n_points before the call.
+CUZKOPS_KERNEL(128, 1)
+cuzkops_msm_first_invalid(const std::uint64_t* points, std::uint64_t n_points, unsigned long long* first) {
+    const std::uint64_t i = thread_number();
+    if (i < n_points && !load_point<F>(points + Affine<F>::LIMBS * i).is_valid()) atomicMin(first, i);
+}
