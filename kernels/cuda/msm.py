@@ -1,0 +1,248 @@
+"""Multi-scalar multiplication on a device: the order of the kernels of kernels/src/cuda/msm_*.cuh, and their memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from kernels.cuda.device import Phases, cupy
+from kernels.cuda.msm_shape import Shape, choose_shape
+from kernels.interface import Bases, FrPlain, G1Affine, G2Affine
+
+if TYPE_CHECKING:
+    from kernels.cuda.device import Device
+    from kernels.cuda.workspace import Workspace
+    from kernels.interface import Group, Timer
+
+PointsT = TypeVar("PointsT", G1Affine, G2Affine)
+
+TILE = 2048  # of msm_scan.cuh
+SCAN_THREADS, SLOT_THREADS, FINISH_THREADS = 256, 128, 128
+MSM_THREADS = 128
+SHORTEST_SEGMENT = 8  # entries of a thread; shorter ones leave more pieces to join than they save
+WAVES = 2  # segments for each thread that is resident
+LINE_THREADS = 1 << 16  # about as many parts of lines as fill the device
+JOINED = 16  # pieces a round of msm_accumulate.cuh joins
+
+
+@dataclass(frozen=True, eq=False)
+class CudaBases(Bases[PointsT]):
+    """Points on a device, with their images under the endomorphism and tables of multiples.
+
+    Args:
+        shape: How MSMs over them are cut; the tables fit no other.
+        records: Device memory; see msm_shape.cuh.
+    """
+
+    shape: Shape
+    records: Any
+
+
+def load_bases(
+    device: Device, workspace: Workspace, points: PointsT, table_limit_bytes: int = 0, shape: Shape | None = None
+) -> CudaBases[PointsT]:
+    """Hold points for MSMs: see ``Backend.load_bases``. The images that the endomorphism gives are always held with them.
+
+    Args:
+        device: That holds them.
+        workspace: That gives the memory; of the same device.
+        points: On the host or on the device.
+        table_limit_bytes: What tables of multiples may take besides the points and their images.
+        shape: How to cut, instead of the cheapest way; for measurements.
+
+    Raises:
+        KernelError: There is not enough memory, or a kernel failed.
+        ValueError: There are too many points.
+    """
+    kind = type(points)
+    group: Group = "g1" if kind is G1Affine else "g2"
+    n = len(points)
+    shape = shape or choose_shape(group, n, table_limit_bytes)
+    held_bytes = shape.n_records * shape.curve.record_bytes
+    with device.running(f"loading bases of {group}", n=n, tables=shape.tables) as stream:
+        records = workspace.take(max(held_bytes, 1), f"{n} bases of {group} with {shape.tables} tables")
+        if n:
+            limbs = _on_device(workspace, points.limbs, f"{n} points of {group}")
+            arguments = (limbs.data.ptr, n, np.uint32(shape.tables), np.uint32(shape.table_spacing), records.ptr)
+            _launch(device, group, "records", n, 128, arguments)
+            stream.synchronize()  # the points may be the caller's
+    return CudaBases(kind, n, held_bytes, shape, records)
+
+
+def first_invalid(device: Device, workspace: Workspace, points: G1Affine | G2Affine) -> int | None:
+    """Index of the first point that is not sound: see ``Backend.first_invalid``."""
+    group: Group = "g1" if isinstance(points, G1Affine) else "g2"
+    n = len(points)
+    if n == 0:
+        return None
+    with device.running(f"checking points of {group}", n=n) as stream:
+        first = workspace.array(1, 1, "an index")
+        first.fill(n)
+        limbs = _on_device(workspace, points.limbs, f"{n} points of {group}")
+        _launch(device, group, "first_invalid", n, 128, (limbs.data.ptr, n, first.data.ptr))
+        stream.synchronize()
+        found = int(first.get()[0, 0])
+    return None if found == n else found
+
+
+def msm(
+    device: Device,
+    workspace: Workspace,
+    bases: Bases[PointsT],
+    scalars: FrPlain,
+    *,
+    out: PointsT | None = None,
+    stream: Any | None = None,
+    timer: Timer | None = None,
+    stages: Timer | None = None,
+) -> PointsT:
+    """Sum of scalars[i] * bases[i]: see ``Backend.msm``.
+
+    Args:
+        device: Of the bases.
+        workspace: That gives the memory; of the same device.
+        bases: A handle of ``load_bases``.
+        scalars: On the device, or on the host: then the call copies them and waits for the result.
+        out: One point that takes the result, on the side of the scalars.
+        stream: CUDA stream; None is CuPy's current one.
+        timer: Phases ``h2d`` (scalars on the host only) and ``msm``, by CUDA events.
+        stages: Phases ``sort``, ``accumulate``, ``reduce`` and ``finish`` of the same time.
+
+    Returns:
+        One affine point, on the side of the scalars.
+
+    Raises:
+        KernelError: There is not enough memory, or a kernel failed.
+        ValueError: Bases and scalars do not fit.
+    """
+    if not isinstance(bases, CudaBases):
+        raise TypeError("these bases belong to another backend")
+    if len(scalars) != bases.n:
+        raise ValueError(f"{len(scalars)} scalars for {bases.n} bases")
+    cp = cupy()
+    on_host = isinstance(scalars.limbs, np.ndarray)
+    with device.running("msm", stream, n=bases.n, tables=bases.shape.tables) as used:
+        result = workspace.array(1, bases.kind.width, "the result of an MSM")
+        if out is not None and not on_host:
+            result = out.limbs
+        phases, parts = Phases(timer), Phases(stages)
+        limbs = _on_device(workspace, scalars.limbs, f"{bases.n} scalars")
+        if on_host:
+            phases.mark("h2d")
+        if bases.n:
+            _Run(device, workspace, bases.shape).sum(bases.records.ptr, limbs.data.ptr, result.data.ptr, parts)
+        else:
+            result.fill(0)
+        phases.mark("msm")
+        if on_host:
+            host = np.empty((1, bases.kind.width), dtype=np.uint64) if out is None else out.limbs
+            cp.asnumpy(result, stream=used, out=host)
+            used.synchronize()
+            result = host
+        phases.add_up()
+        parts.add_up()
+    return out if out is not None else bases.kind(result)
+
+
+class _Run:
+    """One MSM: memory from the workspace, then one kernel after another on the current stream."""
+
+    def __init__(self, device: Device, workspace: Workspace, shape: Shape) -> None:
+        self.device, self.workspace, self.shape = device, workspace, shape
+        self.sum_bytes = 4 * shape.curve.coordinate_bytes
+        self.n_segments = WAVES * device.n_multiprocessors * shape.curve.threads_per_multiprocessor
+
+    def sum(self, records: int, scalars: int, result: int, parts: Phases) -> None:
+        """Put the whole MSM on the stream; the addresses are those of device memory."""
+        plan = self._take(8, "plan")
+        entries, offsets = self._sort(scalars, plan)
+        parts.mark("sort")
+        buckets = self._accumulate(records, plan, entries, offsets)
+        parts.mark("accumulate")
+        slots = self._reduce(buckets, offsets)
+        parts.mark("reduce")
+        modules, bits = np.uint32(self.shape.modules), np.uint32(self.shape.window_bits)
+        self._launch("finish", FINISH_THREADS, FINISH_THREADS, slots.ptr, modules, bits, result)
+        parts.mark("finish")
+
+    def _sort(self, scalars: int, plan: Any) -> tuple[Any, Any]:
+        """Count digits, find where each bucket begins, and place the entries."""
+        shape, n_buckets = self.shape, self.shape.n_buckets
+        places, offsets = self._take(4 * n_buckets, "places"), self._take(4 * n_buckets + 4, "offsets")
+        n_tiles = -(-n_buckets // TILE)
+        tile_sums = self._take(4 * n_tiles, "tiles")
+        places.memset_async(0, 4 * n_buckets)
+        cut = (shape.n_points, np.uint32(shape.window_bits), np.uint32(shape.windows), np.uint32(shape.modules))
+        self._launch("count", shape.n_points, 256, *cut, scalars, places.ptr)
+        numbers = (np.uint32(n_buckets), tile_sums.ptr)
+        self._launch("sum_tiles", n_tiles * SCAN_THREADS, SCAN_THREADS, places.ptr, *numbers)
+        limits = (np.uint32(SHORTEST_SEGMENT), np.uint32(self.n_segments), plan.ptr)
+        self._launch("scan_tiles", SCAN_THREADS, SCAN_THREADS, tile_sums.ptr, np.uint32(n_tiles), *limits)
+        self._launch("place_tiles", n_tiles * SCAN_THREADS, SCAN_THREADS, places.ptr, *numbers, plan.ptr, offsets.ptr)
+        entries = self._take(4 * shape.max_entries, "entries")
+        self._launch("place", shape.n_points, 256, *cut, scalars, places.ptr, entries.ptr)
+        return entries, offsets
+
+    def _accumulate(self, records: int, plan: Any, entries: Any, offsets: Any) -> Any:
+        """Add up segments, and join the pieces of buckets that lie in several of them."""
+        shape, n_segments = self.shape, np.uint32(self.n_segments)
+        buckets = self._take(self.sum_bytes * shape.n_buckets, "buckets")
+        heads, tails = (self._take(self.sum_bytes * self.n_segments, "pieces of buckets") for _ in range(2))
+        tail_bucket = self._take(4 * self.n_segments, "numbers of buckets")
+        pieces = (buckets.ptr, heads.ptr, tails.ptr, tail_bucket.ptr, n_segments)
+        sources = (plan.ptr, entries.ptr, offsets.ptr, np.uint32(shape.n_buckets), records)
+        self._launch("accumulate", self.n_segments, MSM_THREADS, *sources, *pieces)
+        stride = 1
+        while stride < self.n_segments:
+            self._launch("join", self.n_segments, MSM_THREADS, plan.ptr, offsets.ptr, *pieces, np.uint32(stride))
+            stride *= JOINED
+        return buckets
+
+    def _reduce(self, buckets: Any, offsets: Any) -> Any:
+        """Sum the lines of the matrix of buckets, then the lines of each bit of their numbers."""
+        bits, modules = self.shape.window_bits, self.shape.modules
+        column_bits = bits // 2
+        n_rows, n_columns = 1 << (bits - 1 - column_bits), 1 << column_bits
+        n_lines = modules * (n_rows + n_columns)
+        parts = 1
+        while parts < n_rows and n_lines * parts < LINE_THREADS:
+            parts *= 2
+        cut = (np.uint32(bits), np.uint32(modules))
+        sums = self._take(self.sum_bytes * n_lines * parts, "lines of buckets")
+        arguments = (*cut, np.uint32(parts), buckets.ptr, offsets.ptr, sums.ptr)
+        self._launch("sum_lines", n_lines * parts, MSM_THREADS, *arguments)
+        while parts > 2:
+            count = min(parts, 8)
+            parts //= count
+            out = self._take(self.sum_bytes * n_lines * parts, "lines of buckets")
+            arguments = (sums.ptr, out.ptr, np.uint32(count), n_lines * parts)
+            self._launch("sum_neighbours", n_lines * parts, MSM_THREADS, *arguments)
+            sums = out
+        slots = self._take(self.sum_bytes * modules * bits, "slots")
+        self._launch("sum_slots", modules * bits * SLOT_THREADS, SLOT_THREADS, *cut, np.uint32(parts), sums.ptr, slots.ptr)
+        return slots
+
+    def _take(self, n_bytes: int, what: str) -> Any:
+        return self.workspace.take(n_bytes, f"an MSM of {self.shape.n_points} in {self.shape.group}: {what}")
+
+    def _launch(self, name: str, n_threads: int, block: int, *arguments: Any) -> None:
+        _launch(self.device, self.shape.group, name, n_threads, block, arguments)
+
+
+def _launch(device: Device, group: Group, name: str, n_threads: int, block: int, arguments: tuple[Any, ...]) -> None:
+    """Launch a kernel of the group; Python integers are passed as 64-bit numbers."""
+    kernel = device.kernel(f"msm_{group}", f"cuzkops_msm_{name}")
+    passed = tuple(np.uint64(value) if isinstance(value, int) else value for value in arguments)
+    kernel((-(-n_threads // block),), (block,), passed)
+
+
+def _on_device(workspace: Workspace, limbs: Any, what: str) -> Any:
+    """Return the array itself where it is on the device, else a copy there."""
+    if not isinstance(limbs, np.ndarray):
+        return limbs
+    copy = workspace.array(max(len(limbs), 1), limbs.shape[1], what)
+    if len(limbs):
+        copy[: len(limbs)].set(limbs, stream=cupy().cuda.get_current_stream())
+    return copy
