@@ -23,8 +23,10 @@ SCAN_THREADS, SLOT_THREADS, FINISH_THREADS = 256, 128, 128
 MSM_THREADS = 128
 SHORTEST_SEGMENT = 8  # entries of a thread; shorter ones leave more pieces to join than they save
 WAVES = 2  # segments for each thread that is resident
-LINE_THREADS = 1 << 16  # about as many parts of lines as fill the device
-JOINED = 16  # pieces a round of msm_accumulate.cuh joins
+LINE_THREADS, LONGEST_PART = 1 << 16, 32  # parts of lines: about as many as fill the device, and how long at most
+SLOT_SUMS = 512  # that a block adds up, 4 for each thread
+JOINED = 16  # pieces that a round of msm_accumulate.cuh joins
+SORT_BUCKETS = 1 << 22  # that are counted at the same time: more have no room in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,14 +177,20 @@ class _Run:
         tile_sums = self._take(4 * n_tiles, "tiles")
         places.memset_async(0, 4 * n_buckets)
         cut = (shape.n_points, np.uint32(shape.window_bits), np.uint32(shape.windows), np.uint32(shape.modules))
-        self._launch("count", shape.n_points, 256, *cut, scalars, places.ptr)
+        at_once = max(1, SORT_BUCKETS >> (shape.window_bits - 1))
+        ranges = [
+            (np.uint32(first), np.uint32(min(first + at_once, shape.windows))) for first in range(0, shape.windows, at_once)
+        ]
+        for windows in ranges:
+            self._launch("count", shape.n_points, 256, *cut, *windows, scalars, places.ptr)
         numbers = (np.uint32(n_buckets), tile_sums.ptr)
         self._launch("sum_tiles", n_tiles * SCAN_THREADS, SCAN_THREADS, places.ptr, *numbers)
         limits = (np.uint32(SHORTEST_SEGMENT), np.uint32(self.n_segments), plan.ptr)
         self._launch("scan_tiles", SCAN_THREADS, SCAN_THREADS, tile_sums.ptr, np.uint32(n_tiles), *limits)
         self._launch("place_tiles", n_tiles * SCAN_THREADS, SCAN_THREADS, places.ptr, *numbers, plan.ptr, offsets.ptr)
         entries = self._take(4 * shape.max_entries, "entries")
-        self._launch("place", shape.n_points, 256, *cut, scalars, places.ptr, entries.ptr)
+        for windows in ranges:
+            self._launch("place", shape.n_points, 256, *cut, *windows, scalars, places.ptr, entries.ptr)
         return entries, offsets
 
     def _accumulate(self, records: int, plan: Any, entries: Any, offsets: Any) -> Any:
@@ -194,6 +202,9 @@ class _Run:
         pieces = (buckets.ptr, heads.ptr, tails.ptr, tail_bucket.ptr, n_segments)
         sources = (plan.ptr, entries.ptr, offsets.ptr, np.uint32(shape.n_buckets), records)
         self._launch("accumulate", self.n_segments, MSM_THREADS, *sources, *pieces)
+        if shape.max_entries > 2 * self.n_segments and shape.n_buckets < self.n_segments // 2:
+            numbers = (np.uint32(shape.n_buckets), *pieces[:-1])
+            self._launch("join_buckets", shape.n_buckets, MSM_THREADS, plan.ptr, offsets.ptr, *numbers)
         stride = 1
         while stride < self.n_segments:
             self._launch("join", self.n_segments, MSM_THREADS, plan.ptr, offsets.ptr, *pieces, np.uint32(stride))
@@ -203,25 +214,25 @@ class _Run:
     def _reduce(self, buckets: Any, offsets: Any) -> Any:
         """Sum the lines of the matrix of buckets, then the lines of each bit of their numbers."""
         bits, modules = self.shape.window_bits, self.shape.modules
-        column_bits = bits // 2
-        n_rows, n_columns = 1 << (bits - 1 - column_bits), 1 << column_bits
-        n_lines = modules * (n_rows + n_columns)
-        parts = 1
-        while parts < n_rows and n_lines * parts < LINE_THREADS:
-            parts *= 2
+        n_columns, n_rows = 1 << bits // 2, 1 << (bits - 1 - bits // 2)
+        length = 1
+        while length < min(n_rows, LONGEST_PART) and 2 * self.shape.n_buckets >= 2 * length * LINE_THREADS:
+            length *= 2
+        row_parts, column_parts = n_columns // length, n_rows // length
+        n_sums = modules * 2 * n_rows * n_columns // length
         cut = (np.uint32(bits), np.uint32(modules))
-        sums = self._take(self.sum_bytes * n_lines * parts, "lines of buckets")
-        arguments = (*cut, np.uint32(parts), buckets.ptr, offsets.ptr, sums.ptr)
-        self._launch("sum_lines", n_lines * parts, MSM_THREADS, *arguments)
-        while parts > 2:
-            count = min(parts, 8)
-            parts //= count
-            out = self._take(self.sum_bytes * n_lines * parts, "lines of buckets")
-            arguments = (sums.ptr, out.ptr, np.uint32(count), n_lines * parts)
-            self._launch("sum_neighbours", n_lines * parts, MSM_THREADS, *arguments)
+        sums = self._take(self.sum_bytes * n_sums, "lines of buckets")
+        parts = (np.uint32(row_parts), np.uint32(column_parts))
+        self._launch("sum_lines", n_sums, MSM_THREADS, *cut, *parts, buckets.ptr, offsets.ptr, sums.ptr)
+        while column_parts > 1 and n_rows * row_parts > SLOT_SUMS:
+            count = min(column_parts, 8)
+            n_sums, row_parts, column_parts = n_sums // count, row_parts // count, column_parts // count
+            out = self._take(self.sum_bytes * n_sums, "lines of buckets")
+            self._launch("sum_neighbours", n_sums, MSM_THREADS, sums.ptr, out.ptr, np.uint32(count), n_sums)
             sums = out
+        parts = (np.uint32(row_parts), np.uint32(column_parts))
         slots = self._take(self.sum_bytes * modules * bits, "slots")
-        self._launch("sum_slots", modules * bits * SLOT_THREADS, SLOT_THREADS, *cut, np.uint32(parts), sums.ptr, slots.ptr)
+        self._launch("sum_slots", modules * bits * SLOT_THREADS, SLOT_THREADS, *cut, *parts, sums.ptr, slots.ptr)
         return slots
 
     def _take(self, n_bytes: int, what: str) -> Any:
@@ -233,7 +244,8 @@ class _Run:
 
 def _launch(device: Device, group: Group, name: str, n_threads: int, block: int, arguments: tuple[Any, ...]) -> None:
     """Launch a kernel of the group; Python integers are passed as 64-bit numbers."""
-    kernel = device.kernel(f"msm_{group}", f"cuzkops_msm_{name}")
+    stage = f"msm_{group}_accumulate" if name == "accumulate" else f"msm_{group}"
+    kernel = device.kernel(stage, f"cuzkops_msm_{name}")
     passed = tuple(np.uint64(value) if isinstance(value, int) else value for value in arguments)
     kernel((-(-n_threads // block),), (block,), passed)
 

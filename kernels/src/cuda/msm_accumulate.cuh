@@ -58,6 +58,19 @@ template <class F> struct Accumulation {
         else store_sum(began_before ? heads : buckets, began_before ? segment : bucket, sum);
     }
 
+    // For buckets that are long on the whole: a thread for each, for all with few pieces. Done that way, the threads of a
+    // warp have about the same to do.
+    CUZKOPS_FN void join_bucket(std::uint32_t bucket) const {
+        if (offsets[bucket] == offsets[bucket + 1]) return;
+        const std::uint32_t first = offsets[bucket] / plan->segment_length;
+        const std::uint32_t last = (offsets[bucket + 1] - 1) / plan->segment_length;
+        if (first == last || last - first > 16) return;
+        Xyzz<F> sum = load_sum<F>(heads, last);
+        for (std::uint32_t piece = first; piece < last; piece++) sum = Xyzz<F>::sum_apart(sum, load_sum<F>(tails, piece));
+        store_sum(buckets, bucket, sum);
+        tail_bucket[first] = NO_BUCKET; // join_pieces leaves it alone
+    }
+
     // The segments first to last have pieces of a bucket. In round k, with stride 16^k, every (16 stride)th of them takes
     // the next 15 that are left; the round that reaches the last one takes its head too, and writes the bucket.
     CUZKOPS_FN void join_pieces(std::uint32_t segment, std::uint32_t stride) const {
@@ -71,14 +84,13 @@ template <class F> struct Accumulation {
         Xyzz<F> sum = load_sum<F>(tails, segment);
         for (std::uint64_t piece = segment + static_cast<std::uint64_t>(stride); piece < segment + reach; piece += stride) {
             if (piece >= last) break;
-            sum.add(load_sum<F>(tails, piece));
+            sum = Xyzz<F>::sum_apart(sum, load_sum<F>(tails, piece));
         }
         if (!complete) {
             store_sum(tails, segment, sum);
             return;
         }
-        sum.add(load_sum<F>(heads, last));
-        store_sum(buckets, bucket, sum);
+        store_sum(buckets, bucket, Xyzz<F>::sum_apart(sum, load_sum<F>(heads, last)));
         tail_bucket[segment] = NO_BUCKET; // the rounds to come leave it alone
     }
 };

@@ -13,7 +13,7 @@ CUZKOPS_FN void make_records(const std::uint64_t* points, std::uint64_t n_points
     Record<F>::store(records, i, p);
     for (std::uint32_t table = 1; table < n_tables; table++) {
         Xyzz<F> multiple = Xyzz<F>::from(p);
-        for (std::uint32_t k = 0; k < spacing; k++) multiple = multiple.doubled();
+        for (std::uint32_t k = 0; k < spacing; k++) multiple = Xyzz<F>::doubled_apart(multiple);
         p = multiple.to_affine();
         Record<F>::store(records, table * n_points + i, p);
     }

@@ -8,8 +8,10 @@ namespace cuzkops {
 // Calls visit(key, image, window, negative) for each digit; key is NO_BUCKET where the digit is 0, so that the lanes of a
 // warp stay together. Digits are in (-2^(bits-1), 2^(bits-1)]. The top one does not overflow, because magnitudes are
 // below 0.83 * 2^(BITS - 1) and windows * bits >= BITS, bits >= 3.
+// Windows outside [from, to) are left out.
 template <class F, class Visit>
-CUZKOPS_FN void for_each_digit(const MsmShape& shape, const std::uint64_t* scalar, Visit visit) {
+CUZKOPS_FN void for_each_digit(const MsmShape& shape, std::uint32_t from, std::uint32_t to, const std::uint64_t* scalar,
+                               Visit visit) {
     using Map = Endomorphism<F>;
     i128 parts[Map::IMAGES];
     Map::split(parts, scalar);
@@ -18,13 +20,13 @@ CUZKOPS_FN void for_each_digit(const MsmShape& shape, const std::uint64_t* scala
         const bool minus = parts[image] < 0;
         u128 left = static_cast<u128>(minus ? -parts[image] : parts[image]);
         std::uint32_t carry = 0, module = 0;
-        for (std::uint32_t window = 0; window < shape.windows; window++) {
+        for (std::uint32_t window = 0; window < to; window++) {
             std::uint32_t digit = (static_cast<std::uint32_t>(left) & (2 * half - 1)) + carry;
             left >>= shape.window_bits;
             carry = digit > half;
             if (carry) digit = 2 * half - digit;
             const std::uint32_t key = digit == 0 ? NO_BUCKET : module * half + digit - 1;
-            visit(key, image, window, minus != (carry != 0));
+            if (window >= from) visit(key, image, window, minus != (carry != 0));
             if (++module == shape.modules) module = 0;
         }
     }
@@ -46,19 +48,20 @@ CUZKOPS_FN inline std::uint32_t count_one(std::uint32_t* counters, std::uint32_t
 
 // All threads of a warp call these together, also those past the end.
 template <class F>
-CUZKOPS_FN void count_digits(const MsmShape& shape, const std::uint64_t* scalars, std::uint32_t* counts, std::uint64_t i) {
+CUZKOPS_FN void count_digits(const MsmShape& shape, std::uint32_t from, std::uint32_t to, const std::uint64_t* scalars,
+                             std::uint32_t* counts, std::uint64_t i) {
     std::uint64_t scalar[4] = {};
     if (i < shape.n_points) load_limbs<4>(scalar, scalars + 4 * i);
-    for_each_digit<F>(shape, scalar, [&](std::uint32_t key, int, std::uint32_t, bool) { count_one(counts, key); });
+    for_each_digit<F>(shape, from, to, scalar, [&](std::uint32_t key, int, std::uint32_t, bool) { count_one(counts, key); });
 }
 
 // places: where the next entry of each bucket goes.
 template <class F>
-CUZKOPS_FN void place_entries(const MsmShape& shape, const std::uint64_t* scalars, std::uint32_t* places,
-                              std::uint32_t* entries, std::uint64_t i) {
+CUZKOPS_FN void place_entries(const MsmShape& shape, std::uint32_t from, std::uint32_t to, const std::uint64_t* scalars,
+                              std::uint32_t* places, std::uint32_t* entries, std::uint64_t i) {
     std::uint64_t scalar[4] = {};
     if (i < shape.n_points) load_limbs<4>(scalar, scalars + 4 * i);
-    for_each_digit<F>(shape, scalar, [&](std::uint32_t key, int image, std::uint32_t window, bool negative) {
+    for_each_digit<F>(shape, from, to, scalar, [&](std::uint32_t key, int image, std::uint32_t window, bool negative) {
         const std::uint32_t place = count_one(places, key);
         if (key == NO_BUCKET) return;
         const std::uint64_t record = window / shape.modules * shape.n_points + i;

@@ -47,20 +47,22 @@ __device__ void combine_slots(std::uint64_t* slots, std::uint32_t modules, std::
         const std::uint32_t within = slot % window_bits;
         return slot / window_bits * window_bits + (within == 0 ? 0 : within - 1);
     };
+    // Counted from the top, so that what a tree over a number that is no power of two leaves over is at the low end,
+    // where there is nothing to double: a sum stands where its uppermost slot was.
     const std::uint32_t n_slots = modules * window_bits;
-    for (std::uint32_t reach = 1; reach < n_slots; reach *= 2) { // a sum stands where its lowest slot was
-        for (std::uint32_t low = group * 2 * reach; low + reach < n_slots; low += FINISH_THREADS / FINISH_LANES * 2 * reach) {
-            Xyzz<F> upper = load_sum<F>(slots, low + reach);
-            const std::uint32_t doublings = position(low + reach) - position(low);
+    for (std::uint32_t reach = 1; reach < n_slots; reach *= 2) {
+        for (std::uint32_t down = group * 2 * reach; down + reach < n_slots;
+             down += FINISH_THREADS / FINISH_LANES * 2 * reach) {
+            const std::uint32_t high = n_slots - 1 - down, low = high - reach; // both the tops of their halves
+            const std::uint32_t bottom_of_low = low + 1 > reach ? low + 1 - reach : 0, bottom_of_high = low + 1;
+            Xyzz<F> upper = load_sum<F>(slots, high);
+            const std::uint32_t doublings = position(bottom_of_high) - position(bottom_of_low);
             for (std::uint32_t i = 0; i < doublings; i++) double_together(upper, scratch + threadIdx.x - lane, lane, lanes);
-            if (lane == 0) {
-                upper.add(load_sum<F>(slots, low));
-                store_sum(slots, low, upper);
-            }
+            if (lane == 0) store_sum(slots, high, Xyzz<F>::sum_apart(upper, load_sum<F>(slots, low)));
         }
         __syncthreads();
     }
-    if (threadIdx.x == 0) load_sum<F>(slots, 0).to_affine().store(result);
+    if (threadIdx.x == 0) load_sum<F>(slots, n_slots - 1).to_affine().store(result);
 }
 
 } // namespace cuzkops

@@ -4,6 +4,5 @@
 using MsmField = cuzkops::FpOf<cuzkops::Carry32>;
 #define MSM_THREADS 128
 #define MSM_BLOCKS 3 // 168 registers
-#define MSM_FULL_BLOCKS 3
 
 #include "msm_kernels.cuh"

@@ -1,4 +1,5 @@
-// The kernels of a multi-scalar multiplication in the group whose coordinates are MsmField. What an argument means is
+// The kernels of a multi-scalar multiplication in the group whose coordinates are MsmField, but for the one in
+// msm_g1_accumulate.cu and msm_g2_accumulate.cu. What an argument means is
 // said in the header of its stage; sizes and addresses come from kernels/cuda/msm.py.
 #pragma once
 #include "msm_accumulate.cuh"
@@ -19,14 +20,15 @@ __device__ std::uint64_t thread_number() { return static_cast<std::uint64_t>(blo
 
 CUZKOPS_KERNEL(256, 2)
 cuzkops_msm_count(std::uint64_t n_points, std::uint32_t window_bits, std::uint32_t windows, std::uint32_t modules,
-                  const std::uint64_t* scalars, std::uint32_t* counts) {
-    count_digits<F>({n_points, window_bits, windows, modules}, scalars, counts, thread_number());
+                  std::uint32_t from, std::uint32_t to, const std::uint64_t* scalars, std::uint32_t* counts) {
+    count_digits<F>({n_points, window_bits, windows, modules}, from, to, scalars, counts, thread_number());
 }
 
 CUZKOPS_KERNEL(256, 2)
 cuzkops_msm_place(std::uint64_t n_points, std::uint32_t window_bits, std::uint32_t windows, std::uint32_t modules,
-                  const std::uint64_t* scalars, std::uint32_t* places, std::uint32_t* entries) {
-    place_entries<F>({n_points, window_bits, windows, modules}, scalars, places, entries, thread_number());
+                  std::uint32_t from, std::uint32_t to, const std::uint64_t* scalars, std::uint32_t* places,
+                  std::uint32_t* entries) {
+    place_entries<F>({n_points, window_bits, windows, modules}, from, to, scalars, places, entries, thread_number());
 }
 
 CUZKOPS_KERNEL(SCAN_THREADS, 1)
@@ -47,35 +49,34 @@ cuzkops_msm_place_tiles(std::uint32_t* places, std::uint32_t n_buckets, const st
 }
 
 CUZKOPS_KERNEL(MSM_THREADS, MSM_BLOCKS)
-cuzkops_msm_accumulate(const MsmPlan* plan, const std::uint32_t* entries, const std::uint32_t* offsets,
-                       std::uint32_t n_buckets, const std::uint64_t* records, std::uint64_t* buckets,
-                       std::uint64_t* heads, std::uint64_t* tails, std::uint32_t* tail_bucket, std::uint32_t n_segments) {
-    const Accumulation<F> work{plan, entries, offsets, n_buckets, records, buckets, heads, tails, tail_bucket};
-    if (thread_number() < n_segments) work.add_segment(static_cast<std::uint32_t>(thread_number()));
+cuzkops_msm_join_buckets(const MsmPlan* plan, const std::uint32_t* offsets, std::uint32_t n_buckets, std::uint64_t* buckets,
+                         std::uint64_t* heads, std::uint64_t* tails, std::uint32_t* tail_bucket) {
+    const Accumulation<F> work{plan, nullptr, offsets, n_buckets, nullptr, buckets, heads, tails, tail_bucket};
+    if (thread_number() < n_buckets) work.join_bucket(static_cast<std::uint32_t>(thread_number()));
 }
 
-CUZKOPS_KERNEL(MSM_THREADS, MSM_FULL_BLOCKS)
+CUZKOPS_KERNEL(MSM_THREADS, MSM_BLOCKS)
 cuzkops_msm_join(const MsmPlan* plan, const std::uint32_t* offsets, std::uint64_t* buckets, std::uint64_t* heads,
                  std::uint64_t* tails, std::uint32_t* tail_bucket, std::uint32_t n_segments, std::uint32_t stride) {
     const Accumulation<F> work{plan, nullptr, offsets, 0, nullptr, buckets, heads, tails, tail_bucket};
     if (thread_number() < n_segments) work.join_pieces(static_cast<std::uint32_t>(thread_number()), stride);
 }
 
-CUZKOPS_KERNEL(MSM_THREADS, MSM_FULL_BLOCKS)
-cuzkops_msm_sum_lines(std::uint32_t window_bits, std::uint32_t modules, std::uint32_t parts, const std::uint64_t* buckets,
-                      const std::uint32_t* offsets, std::uint64_t* sums) {
-    sum_line<F>({window_bits, modules, parts}, buckets, offsets, sums, thread_number());
+CUZKOPS_KERNEL(MSM_THREADS, MSM_BLOCKS)
+cuzkops_msm_sum_lines(std::uint32_t window_bits, std::uint32_t modules, std::uint32_t row_parts, std::uint32_t column_parts,
+                      const std::uint64_t* buckets, const std::uint32_t* offsets, std::uint64_t* sums) {
+    sum_line<F>({window_bits, modules, row_parts, column_parts}, buckets, offsets, sums, thread_number());
 }
 
-CUZKOPS_KERNEL(MSM_THREADS, MSM_FULL_BLOCKS)
+CUZKOPS_KERNEL(MSM_THREADS, MSM_BLOCKS)
 cuzkops_msm_sum_neighbours(const std::uint64_t* sums, std::uint64_t* out, std::uint32_t count, std::uint64_t n_out) {
     sum_neighbours<F>(sums, out, count, n_out, thread_number());
 }
 
 CUZKOPS_KERNEL(SLOT_THREADS, 1)
-cuzkops_msm_sum_slots(std::uint32_t window_bits, std::uint32_t modules, std::uint32_t parts, const std::uint64_t* sums,
-                      std::uint64_t* slots) {
-    sum_slot<F>({window_bits, modules, parts}, sums, slots);
+cuzkops_msm_sum_slots(std::uint32_t window_bits, std::uint32_t modules, std::uint32_t row_parts, std::uint32_t column_parts,
+                      const std::uint64_t* sums, std::uint64_t* slots) {
+    sum_slot<F>({window_bits, modules, row_parts, column_parts}, sums, slots);
 }
 
 CUZKOPS_KERNEL(FINISH_THREADS, 1)

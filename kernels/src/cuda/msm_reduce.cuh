@@ -10,36 +10,45 @@ namespace cuzkops {
 
 struct Lines {
     std::uint32_t window_bits, modules;
-    std::uint32_t parts; // pieces in which the sum of a line comes
+    std::uint32_t row_parts, column_parts; // pieces in which the sum of a line comes
 
     CUZKOPS_FN std::uint32_t column_bits() const { return window_bits / 2; } // half of window_bits - 1, rounded up
     CUZKOPS_FN std::uint32_t columns() const { return 1u << column_bits(); }
     CUZKOPS_FN std::uint32_t rows() const { return 1u << (window_bits - 1 - column_bits()); }
-    CUZKOPS_FN std::uint32_t lines_per_module() const { return rows() + columns(); } // rows first
-    CUZKOPS_FN std::uint64_t n_sums() const { return static_cast<std::uint64_t>(modules) * lines_per_module() * parts; }
+    CUZKOPS_FN std::uint32_t per_module() const { return rows() * row_parts + columns() * column_parts; }
+    CUZKOPS_FN std::uint64_t n_sums() const { return static_cast<std::uint64_t>(modules) * per_module(); }
+    // Where the parts of a line begin; rows come first.
+    CUZKOPS_FN std::uint64_t sum_of(std::uint32_t module, std::uint32_t line) const {
+        const std::uint32_t within = line < rows() ? line * row_parts : rows() * row_parts + (line - rows()) * column_parts;
+        return static_cast<std::uint64_t>(module) * per_module() + within;
+    }
 };
 
-// One part of one line; `parts` divides both rows() and columns().
+// One part of one line. row_parts divides columns(), column_parts rows().
 template <class F>
 CUZKOPS_FN void sum_line(const Lines& lines, const std::uint64_t* buckets, const std::uint32_t* offsets,
                          std::uint64_t* sums, std::uint64_t number) {
     if (number >= lines.n_sums()) return;
-    // Neighbouring threads take neighbouring columns.
-    const std::uint64_t per_part = static_cast<std::uint64_t>(lines.modules) * lines.lines_per_module();
-    const std::uint32_t part = static_cast<std::uint32_t>(number / per_part);
-    const std::uint64_t line_of_all = number % per_part;
-    const std::uint32_t module = static_cast<std::uint32_t>(line_of_all / lines.lines_per_module());
-    const std::uint32_t line = static_cast<std::uint32_t>(line_of_all % lines.lines_per_module());
-    const bool is_row = line < lines.rows();
-    const std::uint32_t length = (is_row ? lines.columns() : lines.rows()) / lines.parts;
-    const std::uint32_t step = is_row ? 1 : lines.columns();
-    std::uint32_t bucket = module << (lines.window_bits - 1);
-    bucket += is_row ? line * lines.columns() : line - lines.rows();
-    bucket += part * length * step;
+    const std::uint32_t module = static_cast<std::uint32_t>(number / lines.per_module());
+    const std::uint32_t within = static_cast<std::uint32_t>(number % lines.per_module());
+    const std::uint32_t row_sums = lines.rows() * lines.row_parts;
+    std::uint32_t bucket = module << (lines.window_bits - 1), length, step;
+    std::uint64_t to = number;
+    if (within < row_sums) {
+        length = lines.columns() / lines.row_parts;
+        step = 1;
+        bucket += within * length; // parts of a row follow each other
+    } else { // neighbouring threads take neighbouring columns
+        const std::uint32_t column = (within - row_sums) % lines.columns(), part = (within - row_sums) / lines.columns();
+        length = lines.rows() / lines.column_parts;
+        step = lines.columns();
+        bucket += part * length * step + column;
+        to = lines.sum_of(module, lines.rows() + column) + part;
+    }
     Xyzz<F> sum = Xyzz<F>::infinity();
     for (std::uint32_t i = 0; i < length; i++, bucket += step)
         if (offsets[bucket] != offsets[bucket + 1]) sum.add(load_sum<F>(buckets, bucket));
-    store_sum(sums, line_of_all * lines.parts + part, sum);
+    store_sum(sums, to, sum);
 }
 
 // out[number] = the sum of `count` neighbours.
@@ -48,7 +57,7 @@ CUZKOPS_FN void sum_neighbours(const std::uint64_t* sums, std::uint64_t* out, st
                                std::uint64_t number) {
     if (number >= n_out) return;
     Xyzz<F> sum = load_sum<F>(sums, number * count);
-    for (std::uint32_t i = 1; i < count; i++) sum.add(load_sum<F>(sums, number * count + i));
+    for (std::uint32_t i = 1; i < count; i++) sum = Xyzz<F>::sum_apart(sum, load_sum<F>(sums, number * count + i));
     store_sum(out, number, sum);
 }
 
@@ -78,14 +87,14 @@ template <class F> __device__ void sum_slot(const Lines& lines, const std::uint6
     __shared__ std::uint64_t shared[SLOT_THREADS / 2 * 4 * F::LIMBS];
     const std::uint32_t module = blockIdx.x / lines.window_bits;
     const Slot slot = Slot::of(lines, blockIdx.x % lines.window_bits);
-    const std::uint64_t base = static_cast<std::uint64_t>(module) * lines.lines_per_module();
+    const std::uint32_t parts = slot.first_line == 0 ? lines.row_parts : lines.column_parts;
     Xyzz<F> sum = Xyzz<F>::infinity();
-    for (std::uint32_t i = threadIdx.x; i < slot.n_lines * lines.parts; i += SLOT_THREADS)
-        sum.add(load_sum<F>(sums, (base + slot.line(i / lines.parts)) * lines.parts + i % lines.parts));
+    for (std::uint32_t i = threadIdx.x; i < slot.n_lines * parts; i += SLOT_THREADS)
+        sum = Xyzz<F>::sum_apart(sum, load_sum<F>(sums, lines.sum_of(module, slot.line(i / parts)) + i % parts));
     for (std::uint32_t half = SLOT_THREADS / 2; half > 0; half /= 2) {
         if (threadIdx.x >= half && threadIdx.x < 2 * half) store_sum(shared, threadIdx.x - half, sum);
         __syncthreads();
-        if (threadIdx.x < half) sum.add(load_sum<F>(shared, threadIdx.x));
+        if (threadIdx.x < half) sum = Xyzz<F>::sum_apart(sum, load_sum<F>(shared, threadIdx.x));
         __syncthreads();
     }
     if (threadIdx.x == 0) store_sum(slots, blockIdx.x, sum);

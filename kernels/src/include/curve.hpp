@@ -118,6 +118,12 @@ template <class F> struct Xyzz {
         zzz = zzz * p.zzz * ppp;
     }
 
+    // a + b as a call, where the size of the code counts more than the time of a call.
+    CUZKOPS_RARE_FN static Xyzz sum_apart(Xyzz a, Xyzz b) {
+        a.add(b);
+        return a;
+    }
+
     // This times a small number, by doubling and adding from its top bit.
     CUZKOPS_FN Xyzz times(std::uint64_t number) const {
         Xyzz out = infinity();

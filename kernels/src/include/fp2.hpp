@@ -2,6 +2,16 @@
 #pragma once
 #include "field.hpp"
 
+// A product in Fp2 is about a thousand instructions of a device: kernels that are no bottleneck call it, or they would take
+// minutes to compile. Such a file defines CUZKOPS_CALL_FP2 first.
+#if defined(__CUDACC__) && defined(CUZKOPS_CALL_FP2)
+#define CUZKOPS_FP2_FN CUZKOPS_RARE_FN
+#define CUZKOPS_FP2_ARGUMENT Fp2
+#else
+#define CUZKOPS_FP2_FN CUZKOPS_FN
+#define CUZKOPS_FP2_ARGUMENT const Fp2&
+#endif
+
 namespace cuzkops {
 
 template <class Fp> struct Fp2 {
@@ -54,9 +64,13 @@ template <class Fp> struct Fp2 {
         Leaf::template subtract_wide<M>(out.c0, out.c0, high);
         return out;
     }
-    CUZKOPS_FN friend Fp2 operator*(const Fp2& a, const Fp2& b) { return multiply_wide(a, b).reduced(); }
+    CUZKOPS_FN friend Fp2 operator*(const Fp2& a, const Fp2& b) { return product(a, b); }
+    CUZKOPS_FP2_FN static Fp2 product(CUZKOPS_FP2_ARGUMENT a, CUZKOPS_FP2_ARGUMENT b) {
+        return multiply_wide(a, b).reduced();
+    }
     // a b - c d, 6 products and 2 reductions of Fp.
-    CUZKOPS_FN static Fp2 difference_of_products(const Fp2& a, const Fp2& b, const Fp2& c, const Fp2& d) {
+    CUZKOPS_FP2_FN static Fp2 difference_of_products(CUZKOPS_FP2_ARGUMENT a, CUZKOPS_FP2_ARGUMENT b, CUZKOPS_FP2_ARGUMENT c,
+                                                     CUZKOPS_FP2_ARGUMENT d) {
         Wide out = multiply_wide(a, b);
         const Wide other = multiply_wide(c, d);
         Leaf::template subtract_wide<M>(out.c0, out.c0, other.c0);
@@ -65,7 +79,8 @@ template <class Fp> struct Fp2 {
     }
     CUZKOPS_FN friend Fp2 operator*(const Fp2& a, const Fp& b) { return {a.c0 * b, a.c1 * b}; }
     // 2 products of Fp: (c0 + c1)(c0 - c1) + 2 c0 c1 u.
-    CUZKOPS_FN Fp2 square() const { return {(c0 + c1) * (c0 - c1), (c0 * c1).doubled()}; }
+    CUZKOPS_FN Fp2 square() const { return squared(*this); }
+    CUZKOPS_FP2_FN static Fp2 squared(CUZKOPS_FP2_ARGUMENT a) { return {(a.c0 + a.c1) * (a.c0 - a.c1), (a.c0 * a.c1).doubled()}; }
     CUZKOPS_FN Fp2 doubled() const { return *this + *this; }
     CUZKOPS_FN Fp2 negated() const { return zero() - *this; }
     CUZKOPS_FN Fp2 conjugate() const { return {c0, c1.negated()}; }
