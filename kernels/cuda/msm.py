@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from kernels.cuda.device import Phases, cupy
-from kernels.cuda.msm_shape import Shape, choose_shape
+from kernels.cuda.msm_shape import SHORTEST_SEGMENT, Shape, choose_shape
 from kernels.interface import Bases, FrPlain, G1Affine, G2Affine
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ PointsT = TypeVar("PointsT", G1Affine, G2Affine)
 TILE = 2048  # of msm_scan.cuh
 SCAN_THREADS, SLOT_THREADS, FINISH_THREADS = 256, 128, 128
 MSM_THREADS = 128
-SHORTEST_SEGMENT = 8  # entries of a thread; shorter ones leave more pieces to join than they save
 WAVES = 2  # segments for each thread that is resident
 LINE_THREADS, LONGEST_PART = 1 << 16, 32  # parts of lines: about as many as fill the device, and how long at most
 SLOT_SUMS = 512  # that a block adds up, 4 for each thread
@@ -170,27 +169,30 @@ class _Run:
         parts.mark("finish")
 
     def _sort(self, scalars: int, plan: Any) -> tuple[Any, Any]:
-        """Count digits, find where each bucket begins, and place the entries."""
+        """Split scalars, number the digits of each bucket, find where it begins, and place the entries."""
         shape, n_buckets = self.shape, self.shape.n_buckets
-        places, offsets = self._take(4 * n_buckets, "places"), self._take(4 * n_buckets + 4, "offsets")
+        parts = self._take(32 * shape.n_points, "parts of scalars")
+        counts, offsets = self._take(4 * n_buckets, "counts"), self._take(4 * n_buckets + 4, "offsets")
+        ranks, entries = (self._take(4 * shape.max_entries, what) for what in ("ranks", "entries"))
         n_tiles = -(-n_buckets // TILE)
         tile_sums = self._take(4 * n_tiles, "tiles")
-        places.memset_async(0, 4 * n_buckets)
+        counts.memset_async(0, 4 * n_buckets)
+        self._launch("split", shape.n_points, 256, shape.n_points, scalars, parts.ptr)
         cut = (shape.n_points, np.uint32(shape.window_bits), np.uint32(shape.windows), np.uint32(shape.modules))
         at_once = max(1, SORT_BUCKETS >> (shape.window_bits - 1))
         ranges = [
             (np.uint32(first), np.uint32(min(first + at_once, shape.windows))) for first in range(0, shape.windows, at_once)
         ]
         for windows in ranges:
-            self._launch("count", shape.n_points, 256, *cut, *windows, scalars, places.ptr)
+            self._launch("count", shape.n_points, 256, *cut, *windows, parts.ptr, counts.ptr, ranks.ptr)
         numbers = (np.uint32(n_buckets), tile_sums.ptr)
-        self._launch("sum_tiles", n_tiles * SCAN_THREADS, SCAN_THREADS, places.ptr, *numbers)
+        self._launch("sum_tiles", n_tiles * SCAN_THREADS, SCAN_THREADS, counts.ptr, *numbers)
         limits = (np.uint32(SHORTEST_SEGMENT), np.uint32(self.n_segments), plan.ptr)
         self._launch("scan_tiles", SCAN_THREADS, SCAN_THREADS, tile_sums.ptr, np.uint32(n_tiles), *limits)
-        self._launch("place_tiles", n_tiles * SCAN_THREADS, SCAN_THREADS, places.ptr, *numbers, plan.ptr, offsets.ptr)
-        entries = self._take(4 * shape.max_entries, "entries")
+        self._launch("place_tiles", n_tiles * SCAN_THREADS, SCAN_THREADS, counts.ptr, *numbers, plan.ptr, offsets.ptr)
         for windows in ranges:
-            self._launch("place", shape.n_points, 256, *cut, *windows, scalars, places.ptr, entries.ptr)
+            arguments = (parts.ptr, offsets.ptr, ranks.ptr, entries.ptr)
+            self._launch("place", shape.n_points, 256, *cut, *windows, *arguments)
         return entries, offsets
 
     def _accumulate(self, records: int, plan: Any, entries: Any, offsets: Any) -> Any:

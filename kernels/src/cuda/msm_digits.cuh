@@ -1,71 +1,113 @@
-// Scalars to entries: how many there are of each bucket, and then, with the places that the scan has made of that, the
-// entries in order of their buckets. The recoding is done in both passes: it is cheaper than keeping its result.
+// Scalars to entries. Scalars are split once; then each digit is counted for its bucket, which also gives it a number among
+// the digits of that bucket (its rank); the scan makes offsets of the counts, and offset and rank are the place of an entry.
 #pragma once
 #include "msm_shape.cuh"
 
 namespace cuzkops {
 
-// Calls visit(key, image, window, negative) for each digit; key is NO_BUCKET where the digit is 0, so that the lanes of a
-// warp stay together. Digits are in (-2^(bits-1), 2^(bits-1)]. The top one does not overflow, because magnitudes are
-// below 0.83 * 2^(BITS - 1) and windows * bits >= BITS, bits >= 3.
-// Windows outside [from, to) are left out.
+// The parts of a scalar take 32 bytes in each group: magnitudes, and a sign in the top bit of each.
+template <class F> struct Parts {
+    static constexpr int IMAGES = Endomorphism<F>::IMAGES, WORDS = 4 / IMAGES;
+    std::uint64_t word[4];
+
+    CUZKOPS_FN static Parts of(const std::uint64_t* scalar) {
+        i128 split[IMAGES];
+        Endomorphism<F>::split(split, scalar);
+        Parts out;
+        CUZKOPS_UNROLL for (int image = 0; image < IMAGES; image++) {
+            const bool minus = split[image] < 0;
+            const u128 magnitude = static_cast<u128>(minus ? -split[image] : split[image]);
+            CUZKOPS_UNROLL for (int j = 0; j < WORDS; j++)
+                out.word[image * WORDS + j] = static_cast<std::uint64_t>(magnitude >> 64 * j);
+            if (minus) out.word[image * WORDS + WORDS - 1] |= SIGN;
+        }
+        return out;
+    }
+    CUZKOPS_FN bool is_negative(int image) const { return (word[image * WORDS + WORDS - 1] & SIGN) != 0; }
+    CUZKOPS_FN std::uint32_t bits(int image, std::uint32_t from, std::uint32_t count) const {
+        std::uint64_t low = word[image * WORDS], high = WORDS == 2 ? word[image * WORDS + WORDS - 1] : 0;
+        if (WORDS == 2) high &= ~SIGN;
+        else low &= ~SIGN;
+        std::uint64_t found = from >= 64 ? high >> (from - 64) : low >> from;
+        if (from < 64 && from + count > 64) found |= high << (64 - from);
+        return static_cast<std::uint32_t>(found) & ((1u << count) - 1);
+    }
+
+private:
+    static constexpr std::uint64_t SIGN = std::uint64_t{1} << 63;
+};
+
+template <class F>
+CUZKOPS_FN void split_scalar(std::uint64_t n_points, const std::uint64_t* scalars, std::uint64_t* parts, std::uint64_t i) {
+    if (i >= n_points) return;
+    std::uint64_t scalar[4];
+    load_limbs<4>(scalar, scalars + 4 * i);
+    const Parts<F> split = Parts<F>::of(scalar);
+    for (int j = 0; j < 4; j++) parts[4 * i + j] = split.word[j];
+}
+
+// Calls visit(key, image, window, negative) for each digit of the windows in [from, to); key is NO_BUCKET where the digit
+// is 0, so that the lanes of a warp stay together. Digits are in (-2^(bits-1), 2^(bits-1)]. The top one does not overflow,
+// because magnitudes are below 0.83 * 2^(BITS - 1) and windows * bits >= BITS, bits >= 3.
 template <class F, class Visit>
-CUZKOPS_FN void for_each_digit(const MsmShape& shape, std::uint32_t from, std::uint32_t to, const std::uint64_t* scalar,
-                               Visit visit) {
-    using Map = Endomorphism<F>;
-    i128 parts[Map::IMAGES];
-    Map::split(parts, scalar);
+CUZKOPS_FN void for_each_digit(const MsmShape& shape, std::uint32_t from, std::uint32_t to, const std::uint64_t* parts,
+                               std::uint64_t i, Visit visit) {
+    Parts<F> mine = {};
+    if (i < shape.n_points) load_limbs<4>(mine.word, parts + 4 * i);
     const std::uint32_t half = shape.buckets_per_module();
-    for (int image = 0; image < Map::IMAGES; image++) {
-        const bool minus = parts[image] < 0;
-        u128 left = static_cast<u128>(minus ? -parts[image] : parts[image]);
-        std::uint32_t carry = 0, module = 0;
+    CUZKOPS_UNROLL for (int image = 0; image < Parts<F>::IMAGES; image++) {
+        // A digit takes a carry from below when the digits there, as they are, are more than half of their range.
+        std::uint32_t carry = 0;
         for (std::uint32_t window = 0; window < to; window++) {
-            std::uint32_t digit = (static_cast<std::uint32_t>(left) & (2 * half - 1)) + carry;
-            left >>= shape.window_bits;
+            std::uint32_t digit = mine.bits(image, window * shape.window_bits, shape.window_bits) + carry;
             carry = digit > half;
             if (carry) digit = 2 * half - digit;
-            const std::uint32_t key = digit == 0 ? NO_BUCKET : module * half + digit - 1;
-            if (window >= from) visit(key, image, window, minus != (carry != 0));
-            if (++module == shape.modules) module = 0;
+            if (window < from) continue;
+            const std::uint32_t key = digit == 0 ? NO_BUCKET : window % shape.modules * half + digit - 1;
+            visit(key, image, window, mine.is_negative(image) != (carry != 0));
         }
     }
 }
 
 // Adds 1 to counters[key] for each lane of the warp with a key; returns what was there before, in some order of the
-// lanes. Lanes with the same key, of which witnesses have many, share one atomic operation.
+// lanes. The lanes with the key of the first one share an atomic operation: witnesses have many equal scalars, 0 and 1
+// above all.
 CUZKOPS_FN inline std::uint32_t count_one(std::uint32_t* counters, std::uint32_t key) {
 #ifdef __CUDA_ARCH__
-    const unsigned same = __match_any_sync(0xffffffff, key);
-    const unsigned lane = threadIdx.x % 32, leader = __ffs(same) - 1;
+    const unsigned with_key = __ballot_sync(0xffffffff, key != NO_BUCKET);
+    if (with_key == 0) return 0;
+    const unsigned lane = threadIdx.x % 32, leader = __ffs(with_key) - 1;
+    const bool shared = key == __shfl_sync(0xffffffff, key, leader);
+    const unsigned same = __ballot_sync(0xffffffff, shared);
     std::uint32_t before = 0;
-    if (lane == leader && key != NO_BUCKET) before = atomicAdd(counters + key, __popc(same));
-    return __shfl_sync(0xffffffff, before, leader) + __popc(same & ((1u << lane) - 1));
+    if (key != NO_BUCKET && (!shared || lane == leader)) before = atomicAdd(counters + key, shared ? __popc(same) : 1);
+    const std::uint32_t first = __shfl_sync(0xffffffff, before, leader);
+    return shared ? first + __popc(same & ((1u << lane) - 1)) : before;
 #else
     return key == NO_BUCKET ? 0 : counters[key]++;
 #endif
 }
 
-// All threads of a warp call these together, also those past the end.
+// All threads of a warp call this together, also those past the end. ranks: a word for each digit.
 template <class F>
-CUZKOPS_FN void count_digits(const MsmShape& shape, std::uint32_t from, std::uint32_t to, const std::uint64_t* scalars,
-                             std::uint32_t* counts, std::uint64_t i) {
-    std::uint64_t scalar[4] = {};
-    if (i < shape.n_points) load_limbs<4>(scalar, scalars + 4 * i);
-    for_each_digit<F>(shape, from, to, scalar, [&](std::uint32_t key, int, std::uint32_t, bool) { count_one(counts, key); });
+CUZKOPS_FN void count_digits(const MsmShape& shape, std::uint32_t from, std::uint32_t to, const std::uint64_t* parts,
+                             std::uint32_t* counts, std::uint32_t* ranks, std::uint64_t i) {
+    for_each_digit<F>(shape, from, to, parts, i, [&](std::uint32_t key, int image, std::uint32_t window, bool) {
+        const std::uint32_t rank = count_one(counts, key);
+        if (key != NO_BUCKET) ranks[(window * Parts<F>::IMAGES + image) * shape.n_points + i] = rank;
+    });
 }
 
-// places: where the next entry of each bucket goes.
 template <class F>
-CUZKOPS_FN void place_entries(const MsmShape& shape, std::uint32_t from, std::uint32_t to, const std::uint64_t* scalars,
-                              std::uint32_t* places, std::uint32_t* entries, std::uint64_t i) {
-    std::uint64_t scalar[4] = {};
-    if (i < shape.n_points) load_limbs<4>(scalar, scalars + 4 * i);
-    for_each_digit<F>(shape, from, to, scalar, [&](std::uint32_t key, int image, std::uint32_t window, bool negative) {
-        const std::uint32_t place = count_one(places, key);
+CUZKOPS_FN void place_entries(const MsmShape& shape, std::uint32_t from, std::uint32_t to, const std::uint64_t* parts,
+                              const std::uint32_t* offsets, const std::uint32_t* ranks, std::uint32_t* entries,
+                              std::uint64_t i) {
+    for_each_digit<F>(shape, from, to, parts, i, [&](std::uint32_t key, int image, std::uint32_t window, bool negative) {
         if (key == NO_BUCKET) return;
+        const std::uint32_t rank = ranks[(window * Parts<F>::IMAGES + image) * shape.n_points + i];
         const std::uint64_t record = window / shape.modules * shape.n_points + i;
-        entries[place] = static_cast<std::uint32_t>(record * Endomorphism<F>::IMAGES + image) | (negative ? NEGATIVE : 0);
+        entries[offsets[key] + rank] =
+            static_cast<std::uint32_t>(record * Parts<F>::IMAGES + image) | (negative ? NEGATIVE : 0);
     });
 }
 

@@ -19,16 +19,23 @@ __device__ std::uint64_t thread_number() { return static_cast<std::uint64_t>(blo
 } // namespace
 
 CUZKOPS_KERNEL(256, 2)
-cuzkops_msm_count(std::uint64_t n_points, std::uint32_t window_bits, std::uint32_t windows, std::uint32_t modules,
-                  std::uint32_t from, std::uint32_t to, const std::uint64_t* scalars, std::uint32_t* counts) {
-    count_digits<F>({n_points, window_bits, windows, modules}, from, to, scalars, counts, thread_number());
+cuzkops_msm_split(std::uint64_t n_points, const std::uint64_t* scalars, std::uint64_t* parts) {
+    split_scalar<F>(n_points, scalars, parts, thread_number());
 }
 
-CUZKOPS_KERNEL(256, 2)
+CUZKOPS_KERNEL(256, 4)
+cuzkops_msm_count(std::uint64_t n_points, std::uint32_t window_bits, std::uint32_t windows, std::uint32_t modules,
+                  std::uint32_t from, std::uint32_t to, const std::uint64_t* parts, std::uint32_t* counts,
+                  std::uint32_t* ranks) {
+    count_digits<F>({n_points, window_bits, windows, modules}, from, to, parts, counts, ranks, thread_number());
+}
+
+CUZKOPS_KERNEL(256, 4)
 cuzkops_msm_place(std::uint64_t n_points, std::uint32_t window_bits, std::uint32_t windows, std::uint32_t modules,
-                  std::uint32_t from, std::uint32_t to, const std::uint64_t* scalars, std::uint32_t* places,
-                  std::uint32_t* entries) {
-    place_entries<F>({n_points, window_bits, windows, modules}, from, to, scalars, places, entries, thread_number());
+                  std::uint32_t from, std::uint32_t to, const std::uint64_t* parts, const std::uint32_t* offsets,
+                  const std::uint32_t* ranks, std::uint32_t* entries) {
+    const MsmShape shape{n_points, window_bits, windows, modules};
+    place_entries<F>(shape, from, to, parts, offsets, ranks, entries, thread_number());
 }
 
 CUZKOPS_KERNEL(SCAN_THREADS, 1)
@@ -43,9 +50,9 @@ cuzkops_msm_scan_tiles(std::uint32_t* tile_sums, std::uint32_t n_tiles, std::uin
 }
 
 CUZKOPS_KERNEL(SCAN_THREADS, 1)
-cuzkops_msm_place_tiles(std::uint32_t* places, std::uint32_t n_buckets, const std::uint32_t* tile_sums,
+cuzkops_msm_place_tiles(const std::uint32_t* counts, std::uint32_t n_buckets, const std::uint32_t* tile_sums,
                         const MsmPlan* plan, std::uint32_t* offsets) {
-    place_tile(places, n_buckets, tile_sums, plan, offsets);
+    place_tile(counts, n_buckets, tile_sums, plan, offsets);
 }
 
 CUZKOPS_KERNEL(MSM_THREADS, MSM_BLOCKS)

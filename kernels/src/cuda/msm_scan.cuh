@@ -58,19 +58,19 @@ __device__ inline void scan_tiles(std::uint32_t* tile_sums, std::uint32_t n_tile
     }
 }
 
-// offsets: n + 1 words; places: counts on entry, a copy of the first n offsets afterwards.
-__device__ inline void place_tile(std::uint32_t* places, std::uint32_t n, const std::uint32_t* tile_sums,
+// offsets: n + 1 words
+__device__ inline void place_tile(const std::uint32_t* counts, std::uint32_t n, const std::uint32_t* tile_sums,
                                   const MsmPlan* plan, std::uint32_t* offsets) {
     __shared__ std::uint32_t scratch[32];
     const std::uint64_t first = static_cast<std::uint64_t>(blockIdx.x) * TILE + threadIdx.x * EACH;
     std::uint32_t count[EACH], sum = 0, total;
     for (std::uint32_t i = 0; i < EACH; i++) {
-        count[i] = first + i < n ? places[first + i] : 0;
+        count[i] = first + i < n ? counts[first + i] : 0;
         sum += count[i];
     }
     std::uint32_t at = tile_sums[blockIdx.x] + exclusive_sum(sum, scratch, total);
     for (std::uint32_t i = 0; i < EACH; i++) {
-        if (first + i < n) offsets[first + i] = places[first + i] = at;
+        if (first + i < n) offsets[first + i] = at;
         at += count[i];
     }
     if (blockIdx.x == 0 && threadIdx.x == 0) offsets[n] = plan->n_entries;

@@ -71,9 +71,13 @@ template <class M, class L> struct Record<Field<M, L>> {
         p.store(out);
         Endomorphism<F>::image(p, 1).x.store(out + 2 * F::LIMBS);
     }
+    CUZKOPS_FN static const std::uint64_t* address(const std::uint64_t* records, std::uint32_t entry) {
+        const std::uint32_t selected = entry & ~NEGATIVE;
+        return records + static_cast<std::uint64_t>(LIMBS) * (selected / 2) + F::LIMBS * (selected % 2);
+    }
     CUZKOPS_FN static Affine<F> load(const std::uint64_t* records, std::uint32_t entry) {
-        const std::uint32_t selected = entry & ~NEGATIVE, image = selected % 2;
-        const std::uint64_t* from = records + static_cast<std::uint64_t>(LIMBS) * (selected / 2) + F::LIMBS * image;
+        const std::uint32_t image = entry % 2;
+        const std::uint64_t* from = address(records, entry);
         const Affine<F> p = load_point<F>(from);
         const F y = image ? p.x : p.y;
         const bool negative = ((entry & NEGATIVE) != 0) != (image != 0);
@@ -92,9 +96,11 @@ template <class Fp> struct Record<Fp2<Fp>> {
         for (int image = 1; image < 4; image++)
             Endomorphism<F>::image(p, image).store(out + Affine<F>::LIMBS * image);
     }
+    CUZKOPS_FN static const std::uint64_t* address(const std::uint64_t* records, std::uint32_t entry) {
+        return records + static_cast<std::uint64_t>(Affine<F>::LIMBS) * (entry & ~NEGATIVE);
+    }
     CUZKOPS_FN static Affine<F> load(const std::uint64_t* records, std::uint32_t entry) {
-        const std::uint64_t index = entry & ~NEGATIVE;
-        const Affine<F> p = load_point<F>(records + Affine<F>::LIMBS * index);
+        const Affine<F> p = load_point<F>(address(records, entry));
         return {p.x, entry & NEGATIVE ? p.y.negated() : p.y};
     }
 };

@@ -73,15 +73,25 @@ template <class M, class L> struct Field {
         L::template square<M>(out.limb, limb);
         return out;
     }
-    // a b - c d; in Fp the device's leaf reduces it once.
+    // Whether sums of products are reduced once: in Fp by the device's leaf.
+    static constexpr bool SUMS_PRODUCTS = std::is_same_v<L, Carry32> && M::N == 6;
+
+    // a b - c d
     CUZKOPS_FN static Field difference_of_products(const Field& a, const Field& b, const Field& c, const Field& d) {
-        if constexpr (std::is_same_v<L, Carry32> && M::N == 6) {
+        if constexpr (SUMS_PRODUCTS) {
             Field out;
-            L::template difference_of_products<M>(out.limb, a.limb, b.limb, c.limb, d.limb);
+            const Field minus_d = d.subtracted_from_modulus();
+            L::template sum_of_products<M, 2>(out.limb, {a.limb, c.limb}, {b.limb, minus_d.limb});
             return out;
         } else {
             return a * b - c * d;
         }
+    }
+    // For sums of products only: the negative of 0 is the modulus, which is not canonical.
+    CUZKOPS_FN Field subtracted_from_modulus() const {
+        Field out;
+        L::template subtract_from_modulus<M>(out.limb, limb);
+        return out;
     }
     CUZKOPS_FN Field doubled() const { return *this + *this; }
     CUZKOPS_FN Field negated() const { return zero() - *this; }

@@ -51,30 +51,35 @@ struct Carry32 {
         finish<M>(out, odd, even);
     }
 
-    // (a b - c d) / R with one reduction, as a b + c (modulus - d). For moduli that leave 3 bits of the top word free.
-    template <class M>
-    CUZKOPS_BIG_FN static void difference_of_products(std::uint64_t* out, const std::uint64_t* a, const std::uint64_t* b,
-                                                      const std::uint64_t* c, const std::uint64_t* d) {
-        static_assert(M::modulus(M::N - 1) >> 61 == 0, "the sum of two rows and a reduction must fit the top words");
-        const Words<M> x = words_of<M>(a), y = words_of<M>(c);
-        Words<M> minus_d, even, odd;
-        CarryChain chain;
-        minus_d.word[0] = chain.sub_cc(modulus_half<M>(0), half(d, 0));
-        CUZKOPS_UNROLL for (int j = 1; j < n<M>; j++)
-            minus_d.word[j] = chain.subc_cc(modulus_half<M>(j), half(d, j));
-        first_row<M>(even, odd, x, half(b, 0));
-        add_row<M>(even, odd, y, minus_d.word[0]);
+    // The sum of a[k] b[k] over up to 4 products, / R, with one reduction. For moduli that leave 3 bits of the top word
+    // free; factors may be as large as the modulus.
+    template <class M, int COUNT>
+    CUZKOPS_BIG_FN static void sum_of_products(std::uint64_t* out, const std::uint64_t* const (&a)[COUNT],
+                                               const std::uint64_t* const (&b)[COUNT]) {
+        static_assert(M::modulus(M::N - 1) >> 61 == 0 && COUNT <= 4, "the rows must fit the top words");
+        Words<M> even, odd;
+        first_row<M>(even, odd, words_of<M>(a[0]), half(b[0], 0));
+        CUZKOPS_UNROLL for (int k = 1; k < COUNT; k++) add_row<M>(even, odd, words_of<M>(a[k]), half(b[k], 0));
         reduce_row<M>(even, odd);
         CUZKOPS_UNROLL for (int i = 1; i < n<M>; i += 2) {
-            shifted_row<M>(odd, even, x, half(b, i));
-            add_row<M>(odd, even, y, minus_d.word[i]);
+            shifted_row<M>(odd, even, words_of<M>(a[0]), half(b[0], i));
+            CUZKOPS_UNROLL for (int k = 1; k < COUNT; k++) add_row<M>(odd, even, words_of<M>(a[k]), half(b[k], i));
             reduce_row<M>(odd, even);
             if (i + 1 == n<M>) break;
-            shifted_row<M>(even, odd, x, half(b, i + 1));
-            add_row<M>(even, odd, y, minus_d.word[i + 1]);
+            shifted_row<M>(even, odd, words_of<M>(a[0]), half(b[0], i + 1));
+            CUZKOPS_UNROLL for (int k = 1; k < COUNT; k++) add_row<M>(even, odd, words_of<M>(a[k]), half(b[k], i + 1));
             reduce_row<M>(even, odd);
         }
         finish<M>(out, odd, even);
+    }
+
+    // modulus - a: minus a, except that 0 becomes the modulus.
+    template <class M> CUZKOPS_FN static void subtract_from_modulus(std::uint64_t* out, const std::uint64_t* a) {
+        Words<M> t;
+        CarryChain chain;
+        t.word[0] = chain.sub_cc(modulus_half<M>(0), half(a, 0));
+        CUZKOPS_UNROLL for (int j = 1; j < n<M>; j++) t.word[j] = chain.subc_cc(modulus_half<M>(j), half(a, j));
+        store(out, t);
     }
 
     // Each product of two different words once, doubled: 78 products instead of 144 for Fp, and the reduction.
