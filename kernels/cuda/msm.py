@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 PointsT = TypeVar("PointsT", G1Affine, G2Affine)
 
-TILE = 2048  # of msm_scan.cuh
-SCAN_THREADS, SLOT_THREADS, FINISH_THREADS = 256, 128, 128
+TILE, SORT_THREADS, TILE_THREADS = 2048, 512, 1024  # of msm_sort.cuh
+SCALARS_EACH = 8  # that a thread sorts at most
+SLOT_THREADS, FINISH_THREADS = 128, 128
 MSM_THREADS = 128
 WAVES = 2  # segments for each thread that is resident
 LINE_THREADS, LONGEST_PART = 1 << 16, 32  # parts of lines: about as many as fill the device, and how long at most
 SLOT_SUMS = 512  # that a block adds up, 4 for each thread
 JOINED = 16  # pieces that a round of msm_accumulate.cuh joins
-SORT_BUCKETS = 1 << 22  # that are counted at the same time: more have no room in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,30 +169,24 @@ class _Run:
         parts.mark("finish")
 
     def _sort(self, scalars: int, plan: Any) -> tuple[Any, Any]:
-        """Split scalars, number the digits of each bucket, find where it begins, and place the entries."""
-        shape, n_buckets = self.shape, self.shape.n_buckets
-        parts = self._take(32 * shape.n_points, "parts of scalars")
-        counts, offsets = self._take(4 * n_buckets, "counts"), self._take(4 * n_buckets + 4, "offsets")
-        ranks, entries = (self._take(4 * shape.max_entries, what) for what in ("ranks", "entries"))
-        n_tiles = -(-n_buckets // TILE)
-        tile_sums = self._take(4 * n_tiles, "tiles")
-        counts.memset_async(0, 4 * n_buckets)
-        self._launch("split", shape.n_points, 256, shape.n_points, scalars, parts.ptr)
-        cut = (shape.n_points, np.uint32(shape.window_bits), np.uint32(shape.windows), np.uint32(shape.modules))
-        at_once = max(1, SORT_BUCKETS >> (shape.window_bits - 1))
-        ranges = [
-            (np.uint32(first), np.uint32(min(first + at_once, shape.windows))) for first in range(0, shape.windows, at_once)
-        ]
-        for windows in ranges:
-            self._launch("count", shape.n_points, 256, *cut, *windows, parts.ptr, counts.ptr, ranks.ptr)
-        numbers = (np.uint32(n_buckets), tile_sums.ptr)
-        self._launch("sum_tiles", n_tiles * SCAN_THREADS, SCAN_THREADS, counts.ptr, *numbers)
-        limits = (np.uint32(SHORTEST_SEGMENT), np.uint32(self.n_segments), plan.ptr)
-        self._launch("scan_tiles", SCAN_THREADS, SCAN_THREADS, tile_sums.ptr, np.uint32(n_tiles), *limits)
-        self._launch("place_tiles", n_tiles * SCAN_THREADS, SCAN_THREADS, counts.ptr, *numbers, plan.ptr, offsets.ptr)
-        for windows in ranges:
-            arguments = (parts.ptr, offsets.ptr, ranks.ptr, entries.ptr)
-            self._launch("place", shape.n_points, 256, *cut, *windows, *arguments)
+        """Split scalars, sort their digits by tiles of buckets, and each tile by buckets."""
+        shape, n = self.shape, self.shape.n_points
+        n_tiles = -(-shape.n_buckets // TILE)
+        each = max(1, min(SCALARS_EACH, n // (2 * SORT_THREADS * self.device.n_multiprocessors)))
+        parts, tiles = self._take(32 * n, "parts of scalars"), self._take(4 * n_tiles, "tiles")
+        tiles.memset_async(0, 4 * n_tiles)
+        self._launch("split", n, 256, n, scalars, parts.ptr)
+        n_threads = -(-n // each)
+        cut = (n, np.uint32(shape.window_bits), np.uint32(shape.windows), np.uint32(shape.modules), parts.ptr)
+        arguments = (*cut, np.uint32(each), np.uint32(n_tiles), tiles.ptr)
+        self._launch("count_tiles", n_threads, SORT_THREADS, *arguments, shared_bytes=4 * n_tiles)
+        limits = (np.uint32(n_tiles), np.uint32(SHORTEST_SEGMENT), np.uint32(self.n_segments), plan.ptr)
+        self._launch("scan_tiles", SORT_THREADS, SORT_THREADS, tiles.ptr, *limits)
+        in_tiles = self._take(8 * shape.max_entries, "entries in tiles")
+        self._launch("place_in_tiles", n_threads, SORT_THREADS, *arguments, in_tiles.ptr, shared_bytes=4 * n_tiles)
+        offsets, entries = self._take(4 * shape.n_buckets + 4, "offsets"), self._take(4 * shape.max_entries, "entries")
+        found = (np.uint32(shape.n_buckets), offsets.ptr, entries.ptr)
+        self._launch("sort_tiles", n_tiles * TILE_THREADS, TILE_THREADS, in_tiles.ptr, tiles.ptr, *found)
         return entries, offsets
 
     def _accumulate(self, records: int, plan: Any, entries: Any, offsets: Any) -> Any:
@@ -240,16 +234,24 @@ class _Run:
     def _take(self, n_bytes: int, what: str) -> Any:
         return self.workspace.take(n_bytes, f"an MSM of {self.shape.n_points} in {self.shape.group}: {what}")
 
-    def _launch(self, name: str, n_threads: int, block: int, *arguments: Any) -> None:
-        _launch(self.device, self.shape.group, name, n_threads, block, arguments)
+    def _launch(self, name: str, n_threads: int, block: int, *arguments: Any, shared_bytes: int = 0) -> None:
+        _launch(self.device, self.shape.group, name, n_threads, block, arguments, shared_bytes)
 
 
-def _launch(device: Device, group: Group, name: str, n_threads: int, block: int, arguments: tuple[Any, ...]) -> None:
+def _launch(
+    device: Device,
+    group: Group,
+    name: str,
+    n_threads: int,
+    block: int,
+    arguments: tuple[Any, ...],
+    shared_bytes: int = 0,
+) -> None:
     """Launch a kernel of the group; Python integers are passed as 64-bit numbers."""
     stage = f"msm_{group}_accumulate" if name == "accumulate" else f"msm_{group}"
-    kernel = device.kernel(stage, f"cuzkops_msm_{name}")
+    kernel = device.kernel(stage, f"cuzkops_msm_{name}", shared_bytes)
     passed = tuple(np.uint64(value) if isinstance(value, int) else value for value in arguments)
-    kernel((-(-n_threads // block),), (block,), passed)
+    kernel((-(-n_threads // block),), (block,), passed, shared_mem=shared_bytes)
 
 
 def _on_device(workspace: Workspace, limbs: Any, what: str) -> Any:

@@ -1,5 +1,4 @@
-// Scalars to entries. Scalars are split once; then each digit is counted for its bucket, which also gives it a number among
-// the digits of that bucket (its rank); the scan makes offsets of the counts, and offset and rank are the place of an entry.
+// The digits of scalars. Scalars are split once; msm_sort.cuh reads the parts twice.
 #pragma once
 #include "msm_shape.cuh"
 
@@ -46,32 +45,30 @@ CUZKOPS_FN void split_scalar(std::uint64_t n_points, const std::uint64_t* scalar
     for (int j = 0; j < 4; j++) parts[4 * i + j] = split.word[j];
 }
 
-// Calls visit(key, image, window, negative) for each digit of the windows in [from, to); key is NO_BUCKET where the digit
-// is 0, so that the lanes of a warp stay together. Digits are in (-2^(bits-1), 2^(bits-1)]. The top one does not overflow,
-// because magnitudes are below 0.83 * 2^(BITS - 1) and windows * bits >= BITS, bits >= 3.
+// Calls visit(key, image, window, negative) for each digit; key is NO_BUCKET where the digit is 0, so that the lanes of a
+// warp stay together. Digits are in (-2^(bits-1), 2^(bits-1)]. The top one does not overflow, because magnitudes are below
+// 0.83 * 2^(BITS - 1) and windows * bits >= BITS, bits >= 3.
 template <class F, class Visit>
-CUZKOPS_FN void for_each_digit(const MsmShape& shape, std::uint32_t from, std::uint32_t to, const std::uint64_t* parts,
-                               std::uint64_t i, Visit visit) {
+CUZKOPS_FN void for_each_digit(const MsmShape& shape, const std::uint64_t* parts, std::uint64_t i, Visit visit) {
     Parts<F> mine = {};
     if (i < shape.n_points) load_limbs<4>(mine.word, parts + 4 * i);
     const std::uint32_t half = shape.buckets_per_module();
     CUZKOPS_UNROLL for (int image = 0; image < Parts<F>::IMAGES; image++) {
-        // A digit takes a carry from below when the digits there, as they are, are more than half of their range.
-        std::uint32_t carry = 0;
-        for (std::uint32_t window = 0; window < to; window++) {
+        std::uint32_t carry = 0, module = 0;
+        for (std::uint32_t window = 0; window < shape.windows; window++) {
             std::uint32_t digit = mine.bits(image, window * shape.window_bits, shape.window_bits) + carry;
             carry = digit > half;
             if (carry) digit = 2 * half - digit;
-            if (window < from) continue;
-            const std::uint32_t key = digit == 0 ? NO_BUCKET : window % shape.modules * half + digit - 1;
+            const std::uint32_t key = digit == 0 ? NO_BUCKET : module * half + digit - 1;
             visit(key, image, window, mine.is_negative(image) != (carry != 0));
+            if (++module == shape.modules) module = 0;
         }
     }
 }
 
 // Adds 1 to counters[key] for each lane of the warp with a key; returns what was there before, in some order of the
 // lanes. The lanes with the key of the first one share an atomic operation: witnesses have many equal scalars, 0 and 1
-// above all.
+// above all. All lanes of a warp call this together.
 CUZKOPS_FN inline std::uint32_t count_one(std::uint32_t* counters, std::uint32_t key) {
 #ifdef __CUDA_ARCH__
     const unsigned with_key = __ballot_sync(0xffffffff, key != NO_BUCKET);
@@ -86,29 +83,6 @@ CUZKOPS_FN inline std::uint32_t count_one(std::uint32_t* counters, std::uint32_t
 #else
     return key == NO_BUCKET ? 0 : counters[key]++;
 #endif
-}
-
-// All threads of a warp call this together, also those past the end. ranks: a word for each digit.
-template <class F>
-CUZKOPS_FN void count_digits(const MsmShape& shape, std::uint32_t from, std::uint32_t to, const std::uint64_t* parts,
-                             std::uint32_t* counts, std::uint32_t* ranks, std::uint64_t i) {
-    for_each_digit<F>(shape, from, to, parts, i, [&](std::uint32_t key, int image, std::uint32_t window, bool) {
-        const std::uint32_t rank = count_one(counts, key);
-        if (key != NO_BUCKET) ranks[(window * Parts<F>::IMAGES + image) * shape.n_points + i] = rank;
-    });
-}
-
-template <class F>
-CUZKOPS_FN void place_entries(const MsmShape& shape, std::uint32_t from, std::uint32_t to, const std::uint64_t* parts,
-                              const std::uint32_t* offsets, const std::uint32_t* ranks, std::uint32_t* entries,
-                              std::uint64_t i) {
-    for_each_digit<F>(shape, from, to, parts, i, [&](std::uint32_t key, int image, std::uint32_t window, bool negative) {
-        if (key == NO_BUCKET) return;
-        const std::uint32_t rank = ranks[(window * Parts<F>::IMAGES + image) * shape.n_points + i];
-        const std::uint64_t record = window / shape.modules * shape.n_points + i;
-        entries[offsets[key] + rank] =
-            static_cast<std::uint32_t>(record * Parts<F>::IMAGES + image) | (negative ? NEGATIVE : 0);
-    });
 }
 
 } // namespace cuzkops

@@ -4,10 +4,9 @@
 #pragma once
 #include "msm_accumulate.cuh"
 #include "msm_bases.cuh"
-#include "msm_digits.cuh"
 #include "msm_finish.cuh"
 #include "msm_reduce.cuh"
-#include "msm_scan.cuh"
+#include "msm_sort.cuh"
 
 #define CUZKOPS_KERNEL(threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks)
 
@@ -23,36 +22,31 @@ cuzkops_msm_split(std::uint64_t n_points, const std::uint64_t* scalars, std::uin
     split_scalar<F>(n_points, scalars, parts, thread_number());
 }
 
-CUZKOPS_KERNEL(256, 4)
-cuzkops_msm_count(std::uint64_t n_points, std::uint32_t window_bits, std::uint32_t windows, std::uint32_t modules,
-                  std::uint32_t from, std::uint32_t to, const std::uint64_t* parts, std::uint32_t* counts,
-                  std::uint32_t* ranks) {
-    count_digits<F>({n_points, window_bits, windows, modules}, from, to, parts, counts, ranks, thread_number());
+CUZKOPS_KERNEL(SORT_THREADS, 2)
+cuzkops_msm_count_tiles(std::uint64_t n_points, std::uint32_t window_bits, std::uint32_t windows, std::uint32_t modules,
+                        const std::uint64_t* parts, std::uint32_t each, std::uint32_t n_tiles, std::uint32_t* tile_counts) {
+    extern __shared__ std::uint32_t words[];
+    count_tiles<F>({n_points, window_bits, windows, modules}, parts, each, n_tiles, words, tile_counts);
 }
 
-CUZKOPS_KERNEL(256, 4)
-cuzkops_msm_place(std::uint64_t n_points, std::uint32_t window_bits, std::uint32_t windows, std::uint32_t modules,
-                  std::uint32_t from, std::uint32_t to, const std::uint64_t* parts, const std::uint32_t* offsets,
-                  const std::uint32_t* ranks, std::uint32_t* entries) {
-    const MsmShape shape{n_points, window_bits, windows, modules};
-    place_entries<F>(shape, from, to, parts, offsets, ranks, entries, thread_number());
+CUZKOPS_KERNEL(SORT_THREADS, 1)
+cuzkops_msm_scan_tiles(std::uint32_t* tiles, std::uint32_t n_tiles, std::uint32_t shortest, std::uint32_t most_segments,
+                       MsmPlan* plan) {
+    scan_tiles(tiles, n_tiles, shortest, most_segments, plan);
 }
 
-CUZKOPS_KERNEL(SCAN_THREADS, 1)
-cuzkops_msm_sum_tiles(const std::uint32_t* counts, std::uint32_t n_buckets, std::uint32_t* tile_sums) {
-    sum_tile(counts, n_buckets, tile_sums);
+CUZKOPS_KERNEL(SORT_THREADS, 2)
+cuzkops_msm_place_in_tiles(std::uint64_t n_points, std::uint32_t window_bits, std::uint32_t windows, std::uint32_t modules,
+                           const std::uint64_t* parts, std::uint32_t each, std::uint32_t n_tiles, std::uint32_t* tiles,
+                           std::uint64_t* sorted) {
+    extern __shared__ std::uint32_t words[];
+    place_in_tiles<F>({n_points, window_bits, windows, modules}, parts, each, n_tiles, words, tiles, sorted);
 }
 
-CUZKOPS_KERNEL(SCAN_THREADS, 1)
-cuzkops_msm_scan_tiles(std::uint32_t* tile_sums, std::uint32_t n_tiles, std::uint32_t shortest,
-                       std::uint32_t most_segments, MsmPlan* plan) {
-    scan_tiles(tile_sums, n_tiles, shortest, most_segments, plan);
-}
-
-CUZKOPS_KERNEL(SCAN_THREADS, 1)
-cuzkops_msm_place_tiles(const std::uint32_t* counts, std::uint32_t n_buckets, const std::uint32_t* tile_sums,
-                        const MsmPlan* plan, std::uint32_t* offsets) {
-    place_tile(counts, n_buckets, tile_sums, plan, offsets);
+CUZKOPS_KERNEL(TILE_THREADS, 1)
+cuzkops_msm_sort_tiles(const std::uint64_t* sorted, const std::uint32_t* tile_ends, std::uint32_t n_buckets,
+                       std::uint32_t* offsets, std::uint32_t* entries) {
+    sort_tile(sorted, tile_ends, n_buckets, offsets, entries);
 }
 
 CUZKOPS_KERNEL(MSM_THREADS, MSM_BLOCKS)

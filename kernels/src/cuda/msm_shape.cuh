@@ -1,8 +1,8 @@
 // What all stages of a multi-scalar multiplication agree on. Pippenger, "On the evaluation of powers and monomials", SIAM
 // J. Comput. 9 (1980): scalars are split by an endomorphism (endomorphism.hpp) and recoded into signed digits of a window;
 // each digit that is not 0 makes an entry; entries are sorted by bucket, each bucket is added up, and bucket d counts d
-// times. The stages, in order: msm_digits.cuh, msm_scan.cuh, msm_digits.cuh again, msm_accumulate.cuh, msm_reduce.cuh,
-// msm_finish.cuh; msm_bases.cuh makes the records that entries name.
+// times. The stages, in order: msm_digits.cuh, msm_sort.cuh, msm_accumulate.cuh, msm_reduce.cuh, msm_finish.cuh; msm_bases.cuh
+// makes the records that entries name.
 //
 // Window w uses table w / modules and the buckets of module w % modules: table t holds 2^(bits * modules * t) times the
 // points. Without tables there are as many modules as windows.
@@ -19,7 +19,7 @@ struct MsmShape {
     CUZKOPS_FN std::uint32_t n_buckets() const { return modules * buckets_per_module(); }
 };
 
-// Written by the scan of the bucket sizes, read by the stages after it: the host does not wait for these numbers.
+// Written by the sort, read by the stages after it: the host does not wait for these numbers.
 struct MsmPlan {
     std::uint32_t n_entries, segment_length; // entries that one thread adds up
 };
