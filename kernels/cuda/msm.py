@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 PointsT = TypeVar("PointsT", G1Affine, G2Affine)
 
-TILE, SORT_THREADS, TILE_THREADS = 2048, 512, 1024  # of msm_sort.cuh
-SCALARS_EACH = 8  # that a thread sorts at most
+SORT_THREADS, SORTED_AT_ONCE, MOST_TILE_BITS = 1024, 16384, 11  # of msm_sort.cuh
+MODULE_TILES, TILE_ENTRIES = 1024, 2048  # tiles of a module at most, and entries of one that are worth a block
 SLOT_THREADS, FINISH_THREADS = 128, 128
 MSM_THREADS = 128
 WAVES = 2  # segments for each thread that is resident
@@ -147,6 +147,14 @@ def msm(
     return out if out is not None else bases.kind(result)
 
 
+def tile_bits(shape: Shape) -> int:
+    """Choose the size of the tiles that entries are sorted by first: see msm_sort.cuh."""
+    bits = max(0, shape.window_bits - 1 - (MODULE_TILES.bit_length() - 1))
+    while bits < MOST_TILE_BITS and shape.max_entries < TILE_ENTRIES * (shape.n_buckets >> bits):
+        bits += 1
+    return bits
+
+
 class _Run:
     """One MSM: memory from the workspace, then one kernel after another on the current stream."""
 
@@ -171,22 +179,25 @@ class _Run:
     def _sort(self, scalars: int, plan: Any) -> tuple[Any, Any]:
         """Split scalars, sort their digits by tiles of buckets, and each tile by buckets."""
         shape, n = self.shape, self.shape.n_points
-        n_tiles = -(-shape.n_buckets // TILE)
-        each = max(1, min(SCALARS_EACH, n // (2 * SORT_THREADS * self.device.n_multiprocessors)))
+        bits = tile_bits(shape)
+        n_tiles = -(-shape.n_buckets >> bits)
         parts, tiles = self._take(32 * n, "parts of scalars"), self._take(4 * n_tiles, "tiles")
         tiles.memset_async(0, 4 * n_tiles)
         self._launch("split", n, 256, n, scalars, parts.ptr)
-        n_threads = -(-n // each)
         cut = (n, np.uint32(shape.window_bits), np.uint32(shape.windows), np.uint32(shape.modules), parts.ptr)
-        arguments = (*cut, np.uint32(each), np.uint32(n_tiles), tiles.ptr)
-        self._launch("count_tiles", n_threads, SORT_THREADS, *arguments, shared_bytes=4 * n_tiles)
+        n_threads = -(-n * shape.curve.images * SORT_THREADS // SORTED_AT_ONCE)
+        words = -(-shape.n_buckets // shape.modules >> bits) + 1
+        options = {"rows": shape.windows, "shared_bytes": 4 * words}
+        self._launch("count_tiles", n_threads, SORT_THREADS, *cut, np.uint32(bits), tiles.ptr, **options)
         limits = (np.uint32(n_tiles), np.uint32(SHORTEST_SEGMENT), np.uint32(self.n_segments), plan.ptr)
         self._launch("scan_tiles", SORT_THREADS, SORT_THREADS, tiles.ptr, *limits)
         in_tiles = self._take(8 * shape.max_entries, "entries in tiles")
-        self._launch("place_in_tiles", n_threads, SORT_THREADS, *arguments, in_tiles.ptr, shared_bytes=4 * n_tiles)
+        options["shared_bytes"] = 8 * (SORTED_AT_ONCE + MODULE_TILES + 1)  # the most: a kernel is told only once
+        arguments = (*cut, np.uint32(bits), tiles.ptr, in_tiles.ptr)
+        self._launch("place_in_tiles", n_threads, SORT_THREADS, *arguments, **options)
         offsets, entries = self._take(4 * shape.n_buckets + 4, "offsets"), self._take(4 * shape.max_entries, "entries")
-        found = (np.uint32(shape.n_buckets), offsets.ptr, entries.ptr)
-        self._launch("sort_tiles", n_tiles * TILE_THREADS, TILE_THREADS, in_tiles.ptr, tiles.ptr, *found)
+        found = (np.uint32(bits), np.uint32(shape.n_buckets), offsets.ptr, entries.ptr)
+        self._launch("sort_tiles", n_tiles * SORT_THREADS, SORT_THREADS, in_tiles.ptr, tiles.ptr, *found)
         return entries, offsets
 
     def _accumulate(self, records: int, plan: Any, entries: Any, offsets: Any) -> Any:
@@ -234,8 +245,10 @@ class _Run:
     def _take(self, n_bytes: int, what: str) -> Any:
         return self.workspace.take(n_bytes, f"an MSM of {self.shape.n_points} in {self.shape.group}: {what}")
 
-    def _launch(self, name: str, n_threads: int, block: int, *arguments: Any, shared_bytes: int = 0) -> None:
-        _launch(self.device, self.shape.group, name, n_threads, block, arguments, shared_bytes)
+    def _launch(
+        self, name: str, n_threads: int, block: int, *arguments: Any, rows: int = 1, shared_bytes: int = 0
+    ) -> None:
+        _launch(self.device, self.shape.group, name, n_threads, block, arguments, rows, shared_bytes)
 
 
 def _launch(
@@ -245,13 +258,14 @@ def _launch(
     n_threads: int,
     block: int,
     arguments: tuple[Any, ...],
+    rows: int = 1,
     shared_bytes: int = 0,
 ) -> None:
     """Launch a kernel of the group; Python integers are passed as 64-bit numbers."""
     stage = f"msm_{group}_accumulate" if name == "accumulate" else f"msm_{group}"
     kernel = device.kernel(stage, f"cuzkops_msm_{name}", shared_bytes)
     passed = tuple(np.uint64(value) if isinstance(value, int) else value for value in arguments)
-    kernel((-(-n_threads // block),), (block,), passed, shared_mem=shared_bytes)
+    kernel((-(-n_threads // block), rows), (block,), passed, shared_mem=shared_bytes)
 
 
 def _on_device(workspace: Workspace, limbs: Any, what: str) -> Any:

@@ -45,24 +45,24 @@ CUZKOPS_FN void split_scalar(std::uint64_t n_points, const std::uint64_t* scalar
     for (int j = 0; j < 4; j++) parts[4 * i + j] = split.word[j];
 }
 
-// Calls visit(key, image, window, negative) for each digit; key is NO_BUCKET where the digit is 0, so that the lanes of a
-// warp stay together. Digits are in (-2^(bits-1), 2^(bits-1)]. The top one does not overflow, because magnitudes are below
+// Calls visit(key, image, negative) for the digits of one window; key is NO_BUCKET where the digit is 0, so that the lanes
+// of a warp stay together. Digits are in (-2^(bits-1), 2^(bits-1)]. The top one does not overflow, because magnitudes are below
 // 0.83 * 2^(BITS - 1) and windows * bits >= BITS, bits >= 3.
 template <class F, class Visit>
-CUZKOPS_FN void for_each_digit(const MsmShape& shape, const std::uint64_t* parts, std::uint64_t i, Visit visit) {
+CUZKOPS_FN void for_each_digit(const MsmShape& shape, std::uint32_t window, const std::uint64_t* parts, std::uint64_t i,
+                               Visit visit) {
     Parts<F> mine = {};
     if (i < shape.n_points) load_limbs<4>(mine.word, parts + 4 * i);
     const std::uint32_t half = shape.buckets_per_module();
     CUZKOPS_UNROLL for (int image = 0; image < Parts<F>::IMAGES; image++) {
-        std::uint32_t carry = 0, module = 0;
-        for (std::uint32_t window = 0; window < shape.windows; window++) {
-            std::uint32_t digit = mine.bits(image, window * shape.window_bits, shape.window_bits) + carry;
-            carry = digit > half;
-            if (carry) digit = 2 * half - digit;
-            const std::uint32_t key = digit == 0 ? NO_BUCKET : module * half + digit - 1;
-            visit(key, image, window, mine.is_negative(image) != (carry != 0));
-            if (++module == shape.modules) module = 0;
-        }
+        std::uint32_t carry = 0;
+        for (std::uint32_t below = 0; below < window; below++)
+            carry = mine.bits(image, below * shape.window_bits, shape.window_bits) + carry > half;
+        std::uint32_t digit = mine.bits(image, window * shape.window_bits, shape.window_bits) + carry;
+        const bool minus = digit > half;
+        if (minus) digit = 2 * half - digit;
+        const std::uint32_t key = digit == 0 ? NO_BUCKET : window % shape.modules * half + digit - 1;
+        visit(key, image, mine.is_negative(image) != minus);
     }
 }
 

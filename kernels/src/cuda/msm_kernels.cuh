@@ -22,11 +22,12 @@ cuzkops_msm_split(std::uint64_t n_points, const std::uint64_t* scalars, std::uin
     split_scalar<F>(n_points, scalars, parts, thread_number());
 }
 
-CUZKOPS_KERNEL(SORT_THREADS, 2)
+CUZKOPS_KERNEL(SORT_THREADS, 1)
 cuzkops_msm_count_tiles(std::uint64_t n_points, std::uint32_t window_bits, std::uint32_t windows, std::uint32_t modules,
-                        const std::uint64_t* parts, std::uint32_t each, std::uint32_t n_tiles, std::uint32_t* tile_counts) {
-    extern __shared__ std::uint32_t words[];
-    count_tiles<F>({n_points, window_bits, windows, modules}, parts, each, n_tiles, words, tile_counts);
+                        const std::uint64_t* parts, std::uint32_t tile_bits, std::uint32_t* tile_counts) {
+    extern __shared__ std::uint64_t words[];
+    count_tiles<F>({{n_points, window_bits, windows, modules}, parts, tile_bits}, reinterpret_cast<std::uint32_t*>(words),
+                   tile_counts);
 }
 
 CUZKOPS_KERNEL(SORT_THREADS, 1)
@@ -35,18 +36,20 @@ cuzkops_msm_scan_tiles(std::uint32_t* tiles, std::uint32_t n_tiles, std::uint32_
     scan_tiles(tiles, n_tiles, shortest, most_segments, plan);
 }
 
-CUZKOPS_KERNEL(SORT_THREADS, 2)
+CUZKOPS_KERNEL(SORT_THREADS, 1)
 cuzkops_msm_place_in_tiles(std::uint64_t n_points, std::uint32_t window_bits, std::uint32_t windows, std::uint32_t modules,
-                           const std::uint64_t* parts, std::uint32_t each, std::uint32_t n_tiles, std::uint32_t* tiles,
+                           const std::uint64_t* parts, std::uint32_t tile_bits, std::uint32_t* tiles,
                            std::uint64_t* sorted) {
-    extern __shared__ std::uint32_t words[];
-    place_in_tiles<F>({n_points, window_bits, windows, modules}, parts, each, n_tiles, words, tiles, sorted);
+    extern __shared__ std::uint64_t words[];
+    const SortBlock<F> block({n_points, window_bits, windows, modules}, parts, tile_bits);
+    auto* places = reinterpret_cast<std::uint32_t*>(words + SORTED_AT_ONCE);
+    place_in_tiles<F>(block, words, places, places + block.n_tiles, tiles, sorted);
 }
 
-CUZKOPS_KERNEL(TILE_THREADS, 1)
-cuzkops_msm_sort_tiles(const std::uint64_t* sorted, const std::uint32_t* tile_ends, std::uint32_t n_buckets,
-                       std::uint32_t* offsets, std::uint32_t* entries) {
-    sort_tile(sorted, tile_ends, n_buckets, offsets, entries);
+CUZKOPS_KERNEL(SORT_THREADS, 1)
+cuzkops_msm_sort_tiles(const std::uint64_t* sorted, const std::uint32_t* tile_ends, std::uint32_t tile_bits,
+                       std::uint32_t n_buckets, std::uint32_t* offsets, std::uint32_t* entries) {
+    sort_tile(sorted, tile_ends, tile_bits, n_buckets, offsets, entries);
 }
 
 CUZKOPS_KERNEL(MSM_THREADS, MSM_BLOCKS)
