@@ -138,7 +138,9 @@ def choose_shape(group: Group, n_points: int, table_limit_bytes: int) -> Shape:
     """
     curve = CURVES[group]
     if n_points * curve.images > MAX_RECORDS:
-        raise ValueError(f"an MSM in {group} on this backend takes up to {MAX_RECORDS // curve.images} points, not {n_points}")
+        raise ValueError(
+            f"an MSM in {group} on this backend takes up to {MAX_RECORDS // curve.images} points, not {n_points}"
+        )
     one_table_bytes = max(1, n_points * curve.record_bytes)
     most = min(1 + table_limit_bytes // one_table_bytes, MAX_RECORDS // max(1, n_points * curve.images))
     shapes = [

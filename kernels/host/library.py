@@ -43,7 +43,7 @@ _FUNCTIONS: dict[str, list[Any]] = {
     "cuzkops_bucket_sums_g1": [_leaf, _pointer, _pointer, _size, _size, _int, _pointer],
     "cuzkops_bucket_sums_g2": [_leaf, _pointer, _pointer, _size, _size, _int, _pointer],
 }
-LEAVES = {"portable64": 0, "adx64": 1, "carry32": 2}  # kernels/src/host/abi.hpp: enum LeafNumber
+LEAVES = {"portable64": 0, "adx64": 1, "carry32": 2, "carry32-loose": 3}  # kernels/src/host/abi.hpp: enum LeafNumber
 _FAILURES = {
     1: "there is not enough memory for this operation",
     3: "the host library refuses these arguments",

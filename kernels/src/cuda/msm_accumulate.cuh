@@ -50,7 +50,9 @@ template <class F> struct Accumulation {
                 if (offsets[bucket + 1] == entry) bucket = bucket_of(entry, bucket);
                 bucket_end = offsets[bucket + 1];
             }
-            sum.add(Record<F>::load(records, entries[entry]));
+            const Affine<F> p = Record<F>::load(records, entries[entry]);
+            if constexpr (Record<F>::ADDED_COMPACTLY) sum.add_compactly(p);
+            else sum.add(p);
         }
         const bool goes_on = end < bucket_end;
         tail_bucket[segment] = goes_on ? bucket : NO_BUCKET;

@@ -68,11 +68,15 @@ template <class Fp> struct Fp2 {
     CUZKOPS_FP2_FN static Fp2 product(CUZKOPS_FP2_ARGUMENT a, CUZKOPS_FP2_ARGUMENT b) {
         if constexpr (Fp::SUMS_PRODUCTS) {
             // 4 products and 2 reductions: a sixth more than by Karatsuba, but what is at work fits the registers of a
-            // device, which is worth more (docs/decisions/0002-msm.md).
-            Fp2 out;
-            const Fp minus_c1 = b.c1.subtracted_from_modulus();
-            Leaf::template sum_of_products<M, 2>(out.c0.limb, {a.c0.limb, a.c1.limb}, {b.c0.limb, minus_c1.limb});
-            Leaf::template sum_of_products<M, 2>(out.c1.limb, {a.c0.limb, a.c1.limb}, {b.c1.limb, b.c0.limb});
+            // device, which is worth more (docs/decisions/0002-msm.md). Both coefficients by the same code, which has to
+            // fit the instruction cache.
+            const Fp minus_c1 = b.c1.subtracted_from_bound();
+            Fp2 out = zero();
+            CUZKOPS_ROLLED for (int k = 0; k < 2; k++) {
+                const Fp with_c0 = Fp::choose(k == 0, b.c0, b.c1), with_c1 = Fp::choose(k == 0, minus_c1, b.c0);
+                out.c0 = out.c1;
+                Leaf::template sum_of_products<M, 2>(out.c1.limb, {a.c0.limb, a.c1.limb}, {with_c0.limb, with_c1.limb});
+            }
             return out;
         } else {
             return multiply_wide(a, b).reduced();
@@ -82,13 +86,16 @@ template <class Fp> struct Fp2 {
     CUZKOPS_FP2_FN static Fp2 difference_of_products(CUZKOPS_FP2_ARGUMENT a, CUZKOPS_FP2_ARGUMENT b, CUZKOPS_FP2_ARGUMENT c,
                                                      CUZKOPS_FP2_ARGUMENT d) {
         if constexpr (Fp::SUMS_PRODUCTS) {
-            Fp2 out;
-            const Fp minus_b1 = b.c1.subtracted_from_modulus(), minus_d0 = d.c0.subtracted_from_modulus();
-            Leaf::template sum_of_products<M, 4>(out.c0.limb, {a.c0.limb, a.c1.limb, c.c0.limb, c.c1.limb},
-                                                 {b.c0.limb, minus_b1.limb, minus_d0.limb, d.c1.limb});
-            const Fp minus_d1 = d.c1.subtracted_from_modulus();
-            Leaf::template sum_of_products<M, 4>(out.c1.limb, {a.c0.limb, a.c1.limb, c.c0.limb, c.c1.limb},
-                                                 {b.c1.limb, b.c0.limb, minus_d1.limb, minus_d0.limb});
+            const Fp minus_b1 = b.c1.subtracted_from_bound(), minus_d0 = d.c0.subtracted_from_bound();
+            const Fp minus_d1 = d.c1.subtracted_from_bound();
+            Fp2 out = zero();
+            CUZKOPS_ROLLED for (int k = 0; k < 2; k++) {
+                const Fp a0 = Fp::choose(k == 0, b.c0, b.c1), a1 = Fp::choose(k == 0, minus_b1, b.c0);
+                const Fp c0 = Fp::choose(k == 0, minus_d0, minus_d1), c1 = Fp::choose(k == 0, d.c1, minus_d0);
+                out.c0 = out.c1;
+                Leaf::template sum_of_products<M, 4>(out.c1.limb, {a.c0.limb, a.c1.limb, c.c0.limb, c.c1.limb},
+                                                     {a0.limb, a1.limb, c0.limb, c1.limb});
+            }
             return out;
         } else {
             return difference_by_wide(a, b, c, d);
@@ -104,7 +111,22 @@ template <class Fp> struct Fp2 {
     CUZKOPS_FN friend Fp2 operator*(const Fp2& a, const Fp& b) { return {a.c0 * b, a.c1 * b}; }
     // 2 products of Fp: (c0 + c1)(c0 - c1) + 2 c0 c1 u.
     CUZKOPS_FN Fp2 square() const { return squared(*this); }
-    CUZKOPS_FP2_FN static Fp2 squared(CUZKOPS_FP2_ARGUMENT a) { return {(a.c0 + a.c1) * (a.c0 - a.c1), (a.c0 * a.c1).doubled()}; }
+    CUZKOPS_FP2_FN static Fp2 squared(CUZKOPS_FP2_ARGUMENT a) {
+        if constexpr (Fp::SUMS_PRODUCTS) {
+            const Fp sum = a.c0 + a.c1, difference = a.c0 - a.c1;
+            Fp2 out = zero();
+            CUZKOPS_ROLLED for (int k = 0; k < 2; k++) {
+                out.c0 = out.c1;
+                out.c1 = Fp::choose(k == 0, sum, a.c0) * Fp::choose(k == 0, difference, a.c1);
+            }
+            return {out.c0, out.c1.doubled()};
+        } else {
+            return {(a.c0 + a.c1) * (a.c0 - a.c1), (a.c0 * a.c1).doubled()};
+        }
+    }
+    CUZKOPS_FN static Fp2 choose(bool first, const Fp2& a, const Fp2& b) {
+        return {Fp::choose(first, a.c0, b.c0), Fp::choose(first, a.c1, b.c1)};
+    }
     CUZKOPS_FN Fp2 doubled() const { return *this + *this; }
     CUZKOPS_FN Fp2 negated() const { return zero() - *this; }
     CUZKOPS_FN Fp2 conjugate() const { return {c0, c1.negated()}; }

@@ -13,14 +13,16 @@
 
 namespace cuzkops {
 
-struct Carry32 {
+// LOOSE: elements of Fp are below 2 moduli instead of 1, which spares each product its last subtraction: a product of
+// such numbers is below (4 p / R + 1) p < 1.5 p, the sum of two below 1.9 p. Fr has no room for that, and is as ever.
+template <bool LOOSE> struct Chains32 {
     template <class M>
     CUZKOPS_FN static void add(std::uint64_t* out, const std::uint64_t* a, const std::uint64_t* b) {
         Words<M> t;
         CarryChain chain;
         t.word[0] = chain.add_cc(half(a, 0), half(b, 0));
         CUZKOPS_UNROLL for (int j = 1; j < n<M>; j++) t.word[j] = chain.addc_cc(half(a, j), half(b, j));
-        subtract_modulus_once<M>(out, t);
+        subtract_bound_once<M>(out, t);
     }
 
     template <class M>
@@ -29,7 +31,7 @@ struct Carry32 {
         CarryChain chain;
         t.word[0] = chain.sub_cc(half(a, 0), half(b, 0));
         CUZKOPS_UNROLL for (int j = 1; j < n<M>; j++) t.word[j] = chain.subc_cc(half(a, j), half(b, j));
-        add_masked_modulus<M>(t, chain.subc(0, 0));
+        add_masked<M>(t, chain.subc(0, 0), BoundHalf<M>{});
         store(out, t);
     }
 
@@ -52,7 +54,7 @@ struct Carry32 {
     }
 
     // The sum of a[k] b[k] over up to 4 products, / R, with one reduction. For moduli that leave 3 bits of the top word
-    // free; factors may be as large as the modulus.
+    // free; factors may be as large as the bound of elements.
     template <class M, int COUNT>
     CUZKOPS_BIG_FN static void sum_of_products(std::uint64_t* out, const std::uint64_t* const (&a)[COUNT],
                                                const std::uint64_t* const (&b)[COUNT]) {
@@ -70,15 +72,15 @@ struct Carry32 {
             CUZKOPS_UNROLL for (int k = 1; k < COUNT; k++) add_row<M>(even, odd, words_of<M>(a[k]), half(b[k], i + 1));
             reduce_row<M>(even, odd);
         }
-        finish<M>(out, odd, even);
+        finish<M, !loose<M> || (COUNT > 2)>(out, odd, even);
     }
 
-    // modulus - a: minus a, except that 0 becomes the modulus.
-    template <class M> CUZKOPS_FN static void subtract_from_modulus(std::uint64_t* out, const std::uint64_t* a) {
+    // What elements are below, minus a: minus a, and for sums of products only, because 0 gives that bound itself.
+    template <class M> CUZKOPS_FN static void subtract_from_bound(std::uint64_t* out, const std::uint64_t* a) {
         Words<M> t;
         CarryChain chain;
-        t.word[0] = chain.sub_cc(modulus_half<M>(0), half(a, 0));
-        CUZKOPS_UNROLL for (int j = 1; j < n<M>; j++) t.word[j] = chain.subc_cc(modulus_half<M>(j), half(a, j));
+        t.word[0] = chain.sub_cc(BoundHalf<M>{}(0), half(a, 0));
+        CUZKOPS_UNROLL for (int j = 1; j < n<M>; j++) t.word[j] = chain.subc_cc(BoundHalf<M>{}(j), half(a, j));
         store(out, t);
     }
 
@@ -140,7 +142,7 @@ struct Carry32 {
         CUZKOPS_UNROLL for (int j = 1; j < n<M>; j++) low[j] = chain.subc_cc(half(a, j), half(b, j));
         CUZKOPS_UNROLL for (int j = 0; j < n<M>; j++)
             high.word[j] = chain.subc_cc(half(a, n<M> + j), half(b, n<M> + j));
-        add_masked_modulus<M>(high, chain.subc(0, 0));
+        add_masked<M>(high, chain.subc(0, 0), ModulusHalf<M>{});
         CUZKOPS_UNROLL for (int j = 0; j < M::N; j++) out[j] = joined(low[2 * j], low[2 * j + 1]);
         store(out + M::N, high);
     }
@@ -151,7 +153,15 @@ struct Carry32 {
         reduce_words<M>(out, words);
     }
 
+    // What a is where elements are below one modulus.
+    template <class M> CUZKOPS_FN static void make_canonical(std::uint64_t* out, const std::uint64_t* a) {
+        if constexpr (loose<M>) subtract_once<M>(out, words_of<M>(a), ModulusHalf<M>{});
+        else
+            for (int j = 0; j < M::N; j++) out[j] = a[j];
+    }
+
 private:
+    template <class M> static constexpr bool loose = LOOSE && M::N == 6;
     template <class M> static constexpr int n = 2 * M::N;
     template <class M> struct Words {
         std::uint32_t word[n<M>];
@@ -168,6 +178,15 @@ private:
     template <class M> CUZKOPS_FN static constexpr std::uint32_t modulus_half(int j) {
         return static_cast<std::uint32_t>(M::modulus(j / 2) >> (32 * (j % 2)));
     }
+    template <class M> struct ModulusHalf {
+        CUZKOPS_FN constexpr std::uint32_t operator()(int j) const { return modulus_half<M>(j); }
+    };
+    template <class M> struct BoundHalf { // of what elements are below
+        CUZKOPS_FN constexpr std::uint32_t operator()(int j) const {
+            if constexpr (!loose<M>) return modulus_half<M>(j);
+            else return modulus_half<M>(j) << 1 | (j == 0 ? 0 : modulus_half<M>(j - 1) >> 31);
+        }
+    };
     template <class M> CUZKOPS_FN static Words<M> words_of(const std::uint64_t* a) {
         Words<M> out;
         CUZKOPS_UNROLL for (int j = 0; j < n<M>; j++) out.word[j] = half(a, j);
@@ -263,15 +282,17 @@ private:
         }
     }
 
-    // What is left after the last row, whose lowest word is 0: below 2 moduli.
-    template <class M> CUZKOPS_FN static void finish(std::uint64_t* out, const Words<M>& even, const Words<M>& odd) {
+    // What is left after the last row, whose lowest word is 0: below 2 moduli, 3 for sums of more than 2 loose products.
+    template <class M, bool SUBTRACT = !loose<M>>
+    CUZKOPS_FN static void finish(std::uint64_t* out, const Words<M>& even, const Words<M>& odd) {
         Words<M> sum;
         CarryChain chain;
         sum.word[0] = chain.add_cc(even.word[1], odd.word[0]);
         CUZKOPS_UNROLL for (int j = 1; j < n<M> - 1; j++)
             sum.word[j] = chain.addc_cc(even.word[j + 1], odd.word[j]);
         sum.word[n<M> - 1] = chain.addc(odd.word[n<M> - 1], 0);
-        subtract_modulus_once<M>(out, sum);
+        if constexpr (SUBTRACT) subtract_bound_once<M>(out, sum);
+        else store(out, sum);
     }
 
     // a^2 over 2 n words. The products of different words, a[i] a[j] with j > i, count twice: row i takes a[i] times the
@@ -328,7 +349,8 @@ private:
         sum.word[n<M> - 1] = chain.addc(even.word[n<M> - 1], 0);
         sum.word[0] = chain.add_cc(sum.word[0], wide[n<M>]);
         CUZKOPS_UNROLL for (int j = 1; j < n<M>; j++) sum.word[j] = chain.addc_cc(sum.word[j], wide[n<M> + j]);
-        subtract_modulus_once<M>(out, sum);
+        if constexpr (loose<M>) store(out, sum);
+        else subtract_bound_once<M>(out, sum);
     }
 
     // shifted_row with the modulus, and the factor that makes the lowest word 0.
@@ -351,23 +373,29 @@ private:
         return out;
     }
 
-    // out = t - modulus where t >= modulus, else t.
-    template <class M> CUZKOPS_FN static void subtract_modulus_once(std::uint64_t* out, const Words<M>& t) {
+    // out = t minus the number whose words `half` gives, or t where it is smaller.
+    template <class M, class Half> CUZKOPS_FN static void subtract_once(std::uint64_t* out, const Words<M>& t, Half half) {
         Words<M> reduced;
         CarryChain chain;
-        reduced.word[0] = chain.sub_cc(t.word[0], modulus_half<M>(0));
-        CUZKOPS_UNROLL for (int j = 1; j < n<M>; j++)
-            reduced.word[j] = chain.subc_cc(t.word[j], modulus_half<M>(j));
-        const bool keep = chain.subc(0, 0) != 0; // t < modulus
+        reduced.word[0] = chain.sub_cc(t.word[0], half(0));
+        CUZKOPS_UNROLL for (int j = 1; j < n<M>; j++) reduced.word[j] = chain.subc_cc(t.word[j], half(j));
+        const bool keep = chain.subc(0, 0) != 0;
         CUZKOPS_UNROLL for (int j = 0; j < n<M>; j++) reduced.word[j] = keep ? t.word[j] : reduced.word[j];
         store(out, reduced);
     }
+    template <class M> CUZKOPS_FN static void subtract_bound_once(std::uint64_t* out, const Words<M>& t) {
+        subtract_once<M>(out, t, BoundHalf<M>{});
+    }
 
-    template <class M> CUZKOPS_FN static void add_masked_modulus(Words<M>& t, std::uint32_t mask) {
+    // t += the number whose words `half` gives, where mask is all ones.
+    template <class M, class Half> CUZKOPS_FN static void add_masked(Words<M>& t, std::uint32_t mask, Half half) {
         CarryChain chain;
-        t.word[0] = chain.add_cc(t.word[0], modulus_half<M>(0) & mask);
-        CUZKOPS_UNROLL for (int j = 1; j < n<M>; j++) t.word[j] = chain.addc_cc(t.word[j], modulus_half<M>(j) & mask);
+        t.word[0] = chain.add_cc(t.word[0], half(0) & mask);
+        CUZKOPS_UNROLL for (int j = 1; j < n<M>; j++) t.word[j] = chain.addc_cc(t.word[j], half(j) & mask);
     }
 };
+
+struct Carry32 : Chains32<false> {};
+struct Carry32Loose : Chains32<true> {};
 
 } // namespace cuzkops
