@@ -44,7 +44,7 @@ class CudaBases(Bases[PointsT]):
 def load_bases(
     device: Device, workspace: Workspace, points: PointsT, table_limit_bytes: int = 0, shape: Shape | None = None
 ) -> CudaBases[PointsT]:
-    """Hold points for MSMs: see ``Backend.load_bases``. The images that the endomorphism gives are always held with them.
+    """Hold points for MSMs: see ``Backend.load_bases``. The images by the endomorphism are always held with them.
 
     Args:
         device: That holds them.
@@ -67,7 +67,7 @@ def load_bases(
         if n:
             limbs = _on_device(workspace, points.limbs, f"{n} points of {group}")
             arguments = (limbs.data.ptr, n, np.uint32(shape.tables), np.uint32(shape.table_spacing), records.ptr)
-            _launch(device, group, "records", n, 128, arguments)
+            _Kernels(device, group).launch("records", n, 128, *arguments)
             stream.synchronize()  # the points may be the caller's
     return CudaBases(kind, n, held_bytes, shape, records)
 
@@ -82,7 +82,7 @@ def first_invalid(device: Device, workspace: Workspace, points: G1Affine | G2Aff
         first = workspace.array(1, 1, "an index")
         first.fill(n)
         limbs = _on_device(workspace, points.limbs, f"{n} points of {group}")
-        _launch(device, group, "first_invalid", n, 128, (limbs.data.ptr, n, first.data.ptr))
+        _Kernels(device, group).launch("first_invalid", n, 128, limbs.data.ptr, n, first.data.ptr)
         stream.synchronize()
         found = int(first.get()[0, 0])
     return None if found == n else found
@@ -147,6 +147,22 @@ def msm(
     return out if out is not None else bases.kind(result)
 
 
+class _Kernels:
+    """The kernels of a group, launched on the current stream."""
+
+    def __init__(self, device: Device, group: Group) -> None:
+        self.device, self.group = device, group
+
+    def launch(
+        self, name: str, n_threads: int, block: int, *arguments: Any, rows: int = 1, shared_bytes: int = 0
+    ) -> None:
+        """Launch one; Python integers are passed as 64-bit numbers."""
+        stage = f"msm_{self.group}_accumulate" if name == "accumulate" else f"msm_{self.group}"
+        kernel = self.device.kernel(stage, f"cuzkops_msm_{name}", shared_bytes)
+        passed = tuple(np.uint64(value) if isinstance(value, int) else value for value in arguments)
+        kernel((-(-n_threads // block), rows), (block,), passed, shared_mem=shared_bytes)
+
+
 def tile_bits(shape: Shape) -> int:
     """Choose the size of the tiles that entries are sorted by first: see msm_sort.cuh."""
     bits = max(0, shape.window_bits - 1 - (MODULE_TILES.bit_length() - 1))
@@ -159,7 +175,8 @@ class _Run:
     """One MSM: memory from the workspace, then one kernel after another on the current stream."""
 
     def __init__(self, device: Device, workspace: Workspace, shape: Shape) -> None:
-        self.device, self.workspace, self.shape = device, workspace, shape
+        self.workspace, self.shape = workspace, shape
+        self.launch = _Kernels(device, shape.group).launch
         self.sum_bytes = 4 * shape.curve.coordinate_bytes
         self.n_segments = WAVES * device.n_multiprocessors * shape.curve.threads_per_multiprocessor
 
@@ -173,7 +190,7 @@ class _Run:
         slots = self._reduce(buckets, offsets)
         parts.mark("reduce")
         modules, bits = np.uint32(self.shape.modules), np.uint32(self.shape.window_bits)
-        self._launch("finish", FINISH_THREADS, FINISH_THREADS, slots.ptr, modules, bits, result)
+        self.launch("finish", FINISH_THREADS, FINISH_THREADS, slots.ptr, modules, bits, result)
         parts.mark("finish")
 
     def _sort(self, scalars: int, plan: Any) -> tuple[Any, Any]:
@@ -183,21 +200,21 @@ class _Run:
         n_tiles = -(-shape.n_buckets >> bits)
         parts, tiles = self._take(32 * n, "parts of scalars"), self._take(4 * n_tiles, "tiles")
         tiles.memset_async(0, 4 * n_tiles)
-        self._launch("split", n, 256, n, scalars, parts.ptr)
+        self.launch("split", n, 256, n, scalars, parts.ptr)
         cut = (n, np.uint32(shape.window_bits), np.uint32(shape.windows), np.uint32(shape.modules), parts.ptr)
         n_threads = -(-n * shape.curve.images * SORT_THREADS // SORTED_AT_ONCE)
         words = -(-shape.n_buckets // shape.modules >> bits) + 1
         options = {"rows": shape.windows, "shared_bytes": 4 * words}
-        self._launch("count_tiles", n_threads, SORT_THREADS, *cut, np.uint32(bits), tiles.ptr, **options)
+        self.launch("count_tiles", n_threads, SORT_THREADS, *cut, np.uint32(bits), tiles.ptr, **options)
         limits = (np.uint32(n_tiles), np.uint32(SHORTEST_SEGMENT), np.uint32(self.n_segments), plan.ptr)
-        self._launch("scan_tiles", SORT_THREADS, SORT_THREADS, tiles.ptr, *limits)
+        self.launch("scan_tiles", SORT_THREADS, SORT_THREADS, tiles.ptr, *limits)
         in_tiles = self._take(8 * shape.max_entries, "entries in tiles")
         options["shared_bytes"] = 8 * (SORTED_AT_ONCE + MODULE_TILES + 1)  # the most: a kernel is told only once
         arguments = (*cut, np.uint32(bits), tiles.ptr, in_tiles.ptr)
-        self._launch("place_in_tiles", n_threads, SORT_THREADS, *arguments, **options)
+        self.launch("place_in_tiles", n_threads, SORT_THREADS, *arguments, **options)
         offsets, entries = self._take(4 * shape.n_buckets + 4, "offsets"), self._take(4 * shape.max_entries, "entries")
         found = (np.uint32(bits), np.uint32(shape.n_buckets), offsets.ptr, entries.ptr)
-        self._launch("sort_tiles", n_tiles * SORT_THREADS, SORT_THREADS, in_tiles.ptr, tiles.ptr, *found)
+        self.launch("sort_tiles", n_tiles * SORT_THREADS, SORT_THREADS, in_tiles.ptr, tiles.ptr, *found)
         return entries, offsets
 
     def _accumulate(self, records: int, plan: Any, entries: Any, offsets: Any) -> Any:
@@ -208,13 +225,13 @@ class _Run:
         tail_bucket = self._take(4 * self.n_segments, "numbers of buckets")
         pieces = (buckets.ptr, heads.ptr, tails.ptr, tail_bucket.ptr, n_segments)
         sources = (plan.ptr, entries.ptr, offsets.ptr, np.uint32(shape.n_buckets), records)
-        self._launch("accumulate", self.n_segments, MSM_THREADS, *sources, *pieces)
+        self.launch("accumulate", self.n_segments, MSM_THREADS, *sources, *pieces)
         if shape.max_entries > 2 * self.n_segments and shape.n_buckets < self.n_segments // 2:
             numbers = (np.uint32(shape.n_buckets), *pieces[:-1])
-            self._launch("join_buckets", shape.n_buckets, MSM_THREADS, plan.ptr, offsets.ptr, *numbers)
+            self.launch("join_buckets", shape.n_buckets, MSM_THREADS, plan.ptr, offsets.ptr, *numbers)
         stride = 1
         while stride < self.n_segments:
-            self._launch("join", self.n_segments, MSM_THREADS, plan.ptr, offsets.ptr, *pieces, np.uint32(stride))
+            self.launch("join", self.n_segments, MSM_THREADS, plan.ptr, offsets.ptr, *pieces, np.uint32(stride))
             stride *= JOINED
         return buckets
 
@@ -230,42 +247,20 @@ class _Run:
         cut = (np.uint32(bits), np.uint32(modules))
         sums = self._take(self.sum_bytes * n_sums, "lines of buckets")
         parts = (np.uint32(row_parts), np.uint32(column_parts))
-        self._launch("sum_lines", n_sums, MSM_THREADS, *cut, *parts, buckets.ptr, offsets.ptr, sums.ptr)
+        self.launch("sum_lines", n_sums, MSM_THREADS, *cut, *parts, buckets.ptr, offsets.ptr, sums.ptr)
         while column_parts > 1 and n_rows * row_parts > SLOT_SUMS:
             count = min(column_parts, 8)
             n_sums, row_parts, column_parts = n_sums // count, row_parts // count, column_parts // count
             out = self._take(self.sum_bytes * n_sums, "lines of buckets")
-            self._launch("sum_neighbours", n_sums, MSM_THREADS, sums.ptr, out.ptr, np.uint32(count), n_sums)
+            self.launch("sum_neighbours", n_sums, MSM_THREADS, sums.ptr, out.ptr, np.uint32(count), n_sums)
             sums = out
         parts = (np.uint32(row_parts), np.uint32(column_parts))
         slots = self._take(self.sum_bytes * modules * bits, "slots")
-        self._launch("sum_slots", modules * bits * SLOT_THREADS, SLOT_THREADS, *cut, *parts, sums.ptr, slots.ptr)
+        self.launch("sum_slots", modules * bits * SLOT_THREADS, SLOT_THREADS, *cut, *parts, sums.ptr, slots.ptr)
         return slots
 
     def _take(self, n_bytes: int, what: str) -> Any:
         return self.workspace.take(n_bytes, f"an MSM of {self.shape.n_points} in {self.shape.group}: {what}")
-
-    def _launch(
-        self, name: str, n_threads: int, block: int, *arguments: Any, rows: int = 1, shared_bytes: int = 0
-    ) -> None:
-        _launch(self.device, self.shape.group, name, n_threads, block, arguments, rows, shared_bytes)
-
-
-def _launch(
-    device: Device,
-    group: Group,
-    name: str,
-    n_threads: int,
-    block: int,
-    arguments: tuple[Any, ...],
-    rows: int = 1,
-    shared_bytes: int = 0,
-) -> None:
-    """Launch a kernel of the group; Python integers are passed as 64-bit numbers."""
-    stage = f"msm_{group}_accumulate" if name == "accumulate" else f"msm_{group}"
-    kernel = device.kernel(stage, f"cuzkops_msm_{name}", shared_bytes)
-    passed = tuple(np.uint64(value) if isinstance(value, int) else value for value in arguments)
-    kernel((-(-n_threads // block), rows), (block,), passed, shared_mem=shared_bytes)
 
 
 def _on_device(workspace: Workspace, limbs: Any, what: str) -> Any:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from kernels.cuda.msm import MODULE_TILES, MOST_TILE_BITS, tile_bits
 from kernels.cuda.msm_shape import CURVES, MAX_ENTRIES, MAX_RECORDS, Shape, choose_shape
-from kernels.interface import Group
+
+if TYPE_CHECKING:
+    from kernels.interface import Group
 
 GROUPS: list[Group] = ["g1", "g2"]
 SIZES = [0, 1, 2, 33, 2**10, 2**14, 2**18, 2**20, 2**24, 2**26]

@@ -22,7 +22,7 @@ template <bool LOOSE> struct Chains32 {
         CarryChain chain;
         t.word[0] = chain.add_cc(half(a, 0), half(b, 0));
         CUZKOPS_UNROLL for (int j = 1; j < n<M>; j++) t.word[j] = chain.addc_cc(half(a, j), half(b, j));
-        subtract_bound_once<M>(out, t);
+        subtract_once<M>(out, t, BoundHalf<M>{});
     }
 
     template <class M>
@@ -291,7 +291,7 @@ private:
         CUZKOPS_UNROLL for (int j = 1; j < n<M> - 1; j++)
             sum.word[j] = chain.addc_cc(even.word[j + 1], odd.word[j]);
         sum.word[n<M> - 1] = chain.addc(odd.word[n<M> - 1], 0);
-        if constexpr (SUBTRACT) subtract_bound_once<M>(out, sum);
+        if constexpr (SUBTRACT) subtract_once<M>(out, sum, BoundHalf<M>{});
         else store(out, sum);
     }
 
@@ -350,7 +350,7 @@ private:
         sum.word[0] = chain.add_cc(sum.word[0], wide[n<M>]);
         CUZKOPS_UNROLL for (int j = 1; j < n<M>; j++) sum.word[j] = chain.addc_cc(sum.word[j], wide[n<M> + j]);
         if constexpr (loose<M>) store(out, sum);
-        else subtract_bound_once<M>(out, sum);
+        else subtract_once<M>(out, sum, BoundHalf<M>{});
     }
 
     // shifted_row with the modulus, and the factor that makes the lowest word 0.
@@ -383,10 +383,6 @@ private:
         CUZKOPS_UNROLL for (int j = 0; j < n<M>; j++) reduced.word[j] = keep ? t.word[j] : reduced.word[j];
         store(out, reduced);
     }
-    template <class M> CUZKOPS_FN static void subtract_bound_once(std::uint64_t* out, const Words<M>& t) {
-        subtract_once<M>(out, t, BoundHalf<M>{});
-    }
-
     // t += the number whose words `half` gives, where mask is all ones.
     template <class M, class Half> CUZKOPS_FN static void add_masked(Words<M>& t, std::uint32_t mask, Half half) {
         CarryChain chain;
