@@ -6,13 +6,21 @@ BIN := $(VENV)/bin
 # The environment is current when this file exists: its name changes with the locks and the interpreter.
 STAMP := $(VENV)/installed-$(shell cat requirements.lock pyproject.toml | cksum | cut -d' ' -f1)-$(shell $(PYTHON) -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])' 2>/dev/null)
 
-.PHONY: demo test lint format lock env kernels clean
+# Most tests wait for a process or a connection: more of them at a time than there are CPUs.
+WORKERS ?= 4
+
+.PHONY: demo test test-beside test-alone lint format lock env kernels clean
 
 demo: env kernels ## build, ship, kill, wait, launch, prove, pull and parse: the whole loop on this machine
 	$(BIN)/cuzkops demo
 
-test: env kernels ## everything whose peer is present; the rest is skipped with the reason
-	$(BIN)/pytest -m "not gpu" $(TESTS)
+test: test-beside test-alone ## everything whose peer is present; the rest is skipped with the reason
+
+test-beside: env kernels ## the tests that may run beside each other
+	$(BIN)/pytest -m "not gpu and not alone" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
+
+test-alone: env kernels ## the tests that judge by this machine's memory, one after the other
+	$(BIN)/pytest -m "not gpu and alone" $(TESTS)
 
 lint: env ## ruff, mypy strict, codespell, and generated files that must match
 	$(BIN)/ruff check .

@@ -149,6 +149,7 @@ def document(rows: list[Row]) -> dict[str, Any]:
             "numpy": np.__version__,
             "py-arkworks-bls12381": version("py-arkworks-bls12381"),
             "snarkjs": _first_line([tool("CUZKOPS_SNARKJS", "snarkjs"), "--version"]),
+            "circom2": _first_line([tool("CUZKOPS_CIRCOM", "circom2"), "--version"]),
             "node": _first_line(["node", "--version"]),
             "g++": _first_line(["g++", "--version"]),
         },

@@ -9,7 +9,25 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from cuzkops import __version__
-from cuzkops.commands import adopt, build, demo, deploy, kill, launch, logs, prove, ship, status, unlock, wait_memory
+from cuzkops.commands import (
+    adopt,
+    bench,
+    build,
+    clean,
+    demo,
+    deploy,
+    doctor,
+    kill,
+    launch,
+    logs,
+    prove,
+    rollback,
+    runs,
+    ship,
+    status,
+    unlock,
+    wait_memory,
+)
 from cuzkops.errors import OpsError
 from cuzkops.rendering import Screen
 from cuzkops.session import Session
@@ -33,7 +51,10 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,  # they may hold what must not be shown
     add_completion=True,
 )
-for _module in (demo, deploy, build, ship, kill, adopt, wait_memory, launch, status, logs, prove, unlock):
+for _module in (
+    *(demo, doctor, deploy, build, ship, kill, adopt, wait_memory, launch, status, logs, prove),
+    *(bench, runs, rollback, clean, unlock),
+):
     _module.register(app)
 
 

@@ -23,7 +23,7 @@ from cuzkops.remote.opening import open_host, resolve_layout
 from cuzkops.remote.procfs import DEAD_STATES, parse_stats
 from cuzkops.steps.build import Artifact, BuildRequest, build
 from cuzkops.steps.collect import collect
-from cuzkops.steps.deploy import DeployRequest, DeployResult, Observer, deploy
+from cuzkops.steps.deploy import DeployRequest, DeployResult, deploy
 from cuzkops.steps.kill import KillRequest, kill
 from cuzkops.steps.load import ProveRequest, prove
 from cuzkops.steps.wait_memory import WaitRequest, wait_memory
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from cuzkops.remote.host import Host
     from cuzkops.state import RunFolder, State
+    from cuzkops.steps.observer import Observer
     from cuzkops.timing.table import TimingTable
 
 DATA = Path(__file__).parent / "demo_data"

@@ -12,12 +12,11 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from cuzkops.memory_causes import Surroundings
 from cuzkops.remote.procfs import PAGE_BYTES, Facts, Leftovers, Memory
 from cuzkops.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from cuzkops.records import KillRecord
 
 SLACK_BYTES = 256 << 20
@@ -51,6 +50,8 @@ class Sample:
         leftovers: Memory without an owner; None where this sample did not look.
         others: Memory of the larger other processes by "pid:start_ticks"; None where this sample did not look.
         names: Command names of ``others``.
+        members: Live processes of the daemon's session that are not recorded; None where this sample did not look.
+        holders: Command names of the other processes that have a GPU open, by PID; None where it did not look.
     """
 
     boot_id: str
@@ -60,6 +61,8 @@ class Sample:
     leftovers: Leftovers | None = None
     others: dict[str, int] | None = None
     names: dict[str, str] = field(default_factory=dict)
+    members: tuple[LiveProcess, ...] | None = None
+    holders: dict[int, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -90,13 +93,6 @@ class MemoryVerdict(Facts):
     """What was available when the wait began."""
 
 
-@dataclass(frozen=True)
-class _Cause:
-    code: str
-    n_bytes: int
-    text: str
-
-
 class Judge:
     """Reads samples in the order of time and says when the wait is over.
 
@@ -113,13 +109,22 @@ class Judge:
         self._recent: deque[tuple[float, int, int | None]] = deque()  # uptime_s, available_bytes, pins_pages
         self._first: Memory | None = None
         self._anchor: Memory | None = None  # first of the samples in a row that were good and agree
-        self._leftovers = Leftovers()
-        self._others: dict[str, int] = {}
-        self._names: dict[str, str] = {}
+        self._around = Surroundings()
+        self._members: tuple[LiveProcess, ...] = ()
         self._n_samples = 0
+        self._begin_s: float | None = None  # of this wait; the series may be older
         self._warning = ""
         self.reason = Reason("settling", "the first sample is awaited")
         """Why the last sample did not end the wait."""
+
+    def goes_on(self, first: Memory, n_samples: int) -> None:
+        """Go on with a series that an earlier wait for the same kill has begun; its deadline is not this one's.
+
+        Args:
+            first: What was seen when that series began.
+            n_samples: How many samples it has.
+        """
+        self._first, self._n_samples = first, n_samples
 
     def feed(self, sample: Sample) -> MemoryVerdict | None:
         """Take one sample; returns the verdict, or None while the wait goes on for ``reason``."""
@@ -127,13 +132,13 @@ class Judge:
         self._remember(sample)
         if self._record is not None and sample.boot_id != self._record.boot_id:
             self._warning = "the host has rebooted since the kill; "
-            self._record = None
+            self._record, self._first = None, memory  # and the clock of the series began anew
             if self._need_bytes is None:
                 return self._end(memory, "rebooted", f"{self._warning}nothing of the old daemon can be left")
         if self._record is None and self._need_bytes is None:
             return self._end(memory, "nothing-killed", "nothing was killed here: there is no baseline to judge by")
         verdict = self._cold(memory) if self._record is None else self._warm(sample, self._record)
-        if verdict is None and memory.uptime_s - self._clock_start_s >= self._timeout_s:
+        if verdict is None and memory.uptime_s - (self._begin_s or 0.0) >= self._timeout_s:
             return self.give_up()
         return verdict
 
@@ -167,15 +172,14 @@ class Judge:
     def _remember(self, sample: Sample) -> None:
         memory = sample.memory
         self._first = self._first or memory
+        self._begin_s = memory.uptime_s if self._begin_s is None else self._begin_s
         self._last = memory
         self._n_samples += 1
         self._recent.append((memory.uptime_s, memory.available_bytes, memory.pins_pages))
         while self._recent[0][0] < memory.uptime_s - STALL_S - 1:
             self._recent.popleft()
-        if sample.leftovers is not None:
-            self._leftovers = sample.leftovers
-        if sample.others is not None:
-            self._others, self._names = sample.others, sample.names
+        self._around = self._around.updated(sample.leftovers, sample.others, sample.names, sample.holders)
+        self._members = self._members if sample.members is None else sample.members
 
     def _end(
         self, memory: Memory, code: str, sentence: str, *, released: bool = True, timed_out: bool = False
@@ -198,7 +202,7 @@ class Judge:
         """Without a daemon that was killed only a calm window can decide, together with the need."""
         need = self._need_bytes or 0
         if memory.available_bytes < need:
-            self.reason = Reason("short", f"{self._warning}{self._short(memory, need)}; {self._largest()}")
+            self.reason = Reason("short", f"{self._warning}{self._short(memory, need)}; {self._around.largest()}")
             return None
         if self._calm(CALM_S) and min(available for _, available, _ in self._window(CALM_S)) >= need:
             killed = self._warning or "nothing was killed here; "
@@ -212,6 +216,11 @@ class Judge:
         if sample.live:
             self._anchor = None
             self.reason = self._alive(sample, record)
+            return None
+        if self._members:
+            self._anchor = None
+            who = ", ".join(f"{process.pid} ({process.states})" for process in self._members)
+            self.reason = Reason("still-running", f"process {who} of its session lives on: run kill again")
             return None
         if memory.available_bytes >= goal:
             return self._good(sample, record)
@@ -237,7 +246,7 @@ class Judge:
         elif memory.uptime_s - anchor.uptime_s >= PAIR_S - _CLOCK_STEP_S:
             sentence = f"{self._gone(record, sample.zombies)} and {format_bytes(memory.available_bytes)} are available"
             others = f"; {self._pins_text(pins_left)}, for others" if pins_left else ""
-            return self._end(memory, "released", sentence + others)
+            return self._end(memory, "released", sentence + others + self._around.gpu_text())
         self.reason = Reason("settling", "enough is available; a second sample must agree")
         return None
 
@@ -259,7 +268,7 @@ class Judge:
         return f"{left}, about {missing / rate:.0f} s left"
 
     def _explain(self, sample: Sample, record: KillRecord, missing: int) -> MemoryVerdict | None:
-        causes = self._causes(record)
+        causes = self._around.causes(record)
         gone = self._gone(record, sample.zombies)
         if causes and sum(cause.n_bytes for cause in causes) >= missing:
             main, *_ = ordered = sorted(causes, key=lambda cause: -cause.n_bytes)
@@ -270,50 +279,18 @@ class Judge:
             self.reason = Reason("settling", f"{sentence} (it must stay so for {CALM_S:g} s)")
         elif self._stalled():
             still = f"{format_bytes(missing)} have not moved for {STALL_S:g} s and nothing explains them"
-            self.reason = Reason("stalled", f"{gone}, {still}; {self._largest()}")
+            self.reason = Reason("stalled", f"{gone}, {still}; {self._around.largest()}{self._around.gpu_text()}")
         else:
-            self.reason = Reason(
-                "driver-releasing", f"{gone}, the driver still releases its memory; {self._progress(sample.memory)}"
-            )
+            rest = f"{self._progress(sample.memory)}{self._around.gpu_text()}"
+            self.reason = Reason("driver-releasing", f"{gone}, the driver still releases its memory; {rest}")
         return None
 
     def _back_but_short(self, memory: Memory, need: int) -> MemoryVerdict | None:
-        sentence = f"all memory of the old daemon is back, but {self._short(memory, need)}; {self._largest()}"
+        sentence = f"all memory of the old daemon is back, but {self._short(memory, need)}; {self._around.largest()}"
         if self._calm(CALM_S):
             return self._end(memory, "short", sentence, released=False)
         self.reason = Reason("short", sentence)
         return None
-
-    def _causes(self, record: KillRecord) -> list[_Cause]:
-        """Whatever else may hold the missing memory, each with at least 1 MiB."""
-        own = {name: self._leftovers.held_bytes.get(name, 0) for name in record.own_shm}
-        files = {
-            name: n_bytes - record.dev_shm.get(name, 0)
-            for name, n_bytes in self._leftovers.held_bytes.items()
-            if name not in own
-        }
-        tenants = {key: n_bytes - record.others.get(key, 0) for key, n_bytes in self._others.items()}
-        grown_files, grown_tenants = _positive(files), _positive(tenants)
-        # A tenant's new file in /dev/shm counts for its process too: only the larger of the two sums may count.
-        if sum(grown_files.values()) >= sum(grown_tenants.values()):
-            own, grown_tenants = own | grown_files, {}
-        pool = max(0, self._leftovers.hugetlb_free_bytes - record.hugetlb_free_bytes)
-        causes = [
-            _Cause("tmpfs-left", sum(own.values()), f"left over in memory without a process: {_named(own)}"),
-            _Cause("other-tenant", sum(grown_tenants.values()), self._tenants_text(grown_tenants)),
-            _Cause("hugetlb-pool", pool, f"{format_bytes(pool)} went to the pool of huge pages (vm.nr_hugepages)"),
-        ]
-        return [cause for cause in causes if cause.n_bytes >= 1 << 20]
-
-    def _tenants_text(self, grown: dict[str, int]) -> str:
-        rows = sorted(grown.items(), key=lambda row: -row[1])[:3]
-        texts = (f"pid {key.split(':')[0]} ({self._names.get(key, '?')}) by {format_bytes(size)}" for key, size in rows)
-        return f"other processes grew: {', '.join(texts)}"
-
-    def _largest(self) -> str:
-        rows = sorted(self._others.items(), key=lambda row: -row[1])[:3]
-        texts = (f"pid {key.split(':')[0]} ({self._names.get(key, '?')}) {format_bytes(size)}" for key, size in rows)
-        return f"largest processes: {', '.join(texts)}" if rows else "no process that is visible here holds much"
 
     def _short(self, memory: Memory, need: int) -> str:
         available = format_bytes(memory.available_bytes)
@@ -350,12 +327,3 @@ class Judge:
     def _stalled(self) -> bool:
         window = self._window(STALL_S)
         return bool(window) and abs(window[-1][1] - window[0][1]) < STALL_BYTES_PER_S * STALL_S
-
-
-def _positive(sizes: dict[str, int]) -> dict[str, int]:
-    return {name: n_bytes for name, n_bytes in sizes.items() if n_bytes > 0}
-
-
-def _named(sizes: dict[str, int]) -> str:
-    rows: Iterable[tuple[str, int]] = sorted(sizes.items(), key=lambda row: -row[1])[:5]
-    return ", ".join(f"{name} {format_bytes(n_bytes)}" for name, n_bytes in rows if n_bytes > 0)

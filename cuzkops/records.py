@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import ConfigDict, Field
 
-from prover.protocol import Name, Record, Sha256, StoredRecord
+from prover.protocol import BenchAnswer, Name, Record, Sha256, StoredRecord
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -60,6 +60,24 @@ class Manifest(StoredRecord):
     built_unix_ns: int
 
 
+class ExtractRecord(StoredRecord):
+    """``build.json`` beside what was taken out of somebody else's image: what it is, and from what it was made."""
+
+    extract: str = Field(description="its path in the image")
+    name: str
+    kind: Literal["file", "folder"]
+    sha256: Sha256
+    n_bytes: int = Field(alias="bytes", ge=0)
+    git: str = Field(description="revision of the context, or an empty string outside a checkout")
+    dirty: bool
+    dockerfile: str
+    dockerfile_sha256: Sha256
+    target: str | None = Field(description="stage of the Dockerfile; null for its last one")
+    built_unix_ns: int
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
 class LockOwner(StoredRecord):
     """``lock/owner.json``: who changes this host right now."""
 
@@ -86,9 +104,10 @@ class KillRecord(StoredRecord):
     name: Name
     boot_id: str
     processes: list[ProcessId] = Field(description="every process of the daemon's session, leader first")
+    session_leader: ProcessId | None = Field(default=None, description="of that session; null: the first process")
     exe: str
     footprint_bytes: int = Field(description="F: sum of RssAnon + RssShmem + HugetlbPages")
-    available_bytes: int = Field(description="A0: min(MemAvailable, cgroup limit - usage + inactive_file)")
+    available_bytes: int = Field(description="A0: what remote.procfs.Memory calls available")
     shmem_bytes: int
     pins_pages: int | None = Field(description="P0: nr_foll_pin_acquired - nr_foll_pin_released; null if unreadable")
     gpu_used_bytes: int | None
@@ -98,6 +117,26 @@ class KillRecord(StoredRecord):
     others: dict[str, int] = Field(description='memory in bytes of the larger other processes, by "pid:start_ticks"')
     uptime_s: float = Field(description="/proc/uptime when this was taken: the clock of the whole series")
     signalled_uptime_s: float | None = Field(default=None, description="when they were told to stop: once")
+
+    @property
+    def leader(self) -> ProcessId:
+        """The leader of the daemon's session; one that had ended by itself is not among ``processes``."""
+        return self.session_leader or self.processes[0]
+
+
+class Machine(Record):
+    """The machine that was measured; empty or 0 where it does not say."""
+
+    hostname: str
+    kernel: str
+    architecture: str
+    cpu: str
+    n_cpus: int
+    memory_bytes: int
+    thp: str = Field(description="transparent huge pages: always, madvise or never")
+    load_1min: float = Field(description="load average of the minute before")
+    gpus: list[str]
+    driver: str
 
 
 class RunRecord(StoredRecord):
@@ -117,3 +156,9 @@ class RunRecord(StoredRecord):
     driver: str | None
     started_unix_ns: int
     peak_bytes: int | None = Field(default=None, description="peak resident memory of the daemon, once known")
+    kind: Literal["deploy", "bench"] = "deploy"
+    label: str = Field(default="", description="what the user calls it")
+    release_id: str = ""
+    launch_id: str = Field(default="", description="names the daemon's log")
+    machine: Machine | None = None
+    bench: BenchAnswer | None = Field(default=None, description="what was measured")

@@ -6,18 +6,22 @@ With ``--json`` standard output holds exactly one JSON document (streams: one a 
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
+from cuzkops.units import format_bytes, format_duration_s
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from cuzkops.errors import OpsError
     from cuzkops.remote.host import Script
 
 _REDRAW_S = 0.1  # a line on a terminal that is drawn over
+_RATE_AFTER_S = 0.5  # before, a rate would be that of the first buffers
 _REPEAT_S = 5.0  # a new line in a file
 
 
@@ -39,7 +43,7 @@ class Screen:
         self._out = out or sys.stdout
         self._err = err or sys.stderr
         self._streams = False  # one document a line
-        self._drawn = False  # an unfinished line stands on the terminal
+        self._n_drawn = 0  # lines on the terminal that are to be drawn over; the last one is unfinished
         self._last_progress_s = 0.0
 
     @property
@@ -57,18 +61,29 @@ class Screen:
         if self.verbose:
             self.say(text)
 
-    def progress(self, text: str) -> None:
-        """Show how far something is: one line drawn over on a terminal, a line every few seconds in a file."""
+    def progress(self, text: str, picture: Callable[[int, bool], Sequence[str]] | None = None) -> None:
+        """Show how far something is: drawn over on a terminal, a line every few seconds in a file.
+
+        Args:
+            text: One line.
+            picture: Makes the lines above it on a terminal, from its width in columns and whether it shows more than
+                ASCII.
+        """
         now_s = time.monotonic()
         terminal = self._err.isatty()
         if now_s - self._last_progress_s < (_REDRAW_S if terminal else _REPEAT_S):
             return
         self._last_progress_s = now_s
-        if terminal:
-            print(f"\r\x1b[K{text[:200]}", end="", file=self._err, flush=True)
-            self._drawn = True
-        else:
+        if not terminal:
             print(text, file=self._err, flush=True)
+            return
+        columns = shutil.get_terminal_size().columns
+        unicode = "utf" in (self._err.encoding or "").lower()
+        lines = [*(picture(columns - 1, unicode) if picture else ()), text[: columns - 1]]
+        drawing = "\n".join(f"\x1b[K{line}" for line in lines)
+        rest = "\x1b[J" if self._n_drawn > len(lines) else ""
+        print(f"{self._back()}{drawing}{rest}", end="", file=self._err, flush=True)
+        self._n_drawn = len(lines)
 
     def result(self, document: object, text: str) -> None:
         """Give the command's one result: the document with ``--json``, else the text."""
@@ -121,10 +136,42 @@ class Screen:
         print(f"{question} [y/N] ", end="", file=self._err, flush=True)
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
+    def _back(self) -> str:
+        """What moves a terminal to the begin of what was drawn."""
+        up = f"\x1b[{self._n_drawn - 1}A" if self._n_drawn > 1 else ""
+        return f"\r{up}" if self._n_drawn else ""
+
     def _clear(self) -> None:
-        if self._drawn:
-            print("\r\x1b[K", end="", file=self._err, flush=True)
-            self._drawn = False
+        if self._n_drawn:
+            print(f"{self._back()}\x1b[J", end="", file=self._err, flush=True)
+            self._n_drawn = 0
+
+
+class Meter:
+    """How far transfers are, one after the other, with the rate and the time left."""
+
+    def __init__(self) -> None:
+        self._item = ""
+        self._begin: tuple[float, int] = (0.0, 0)  # when any of this item was first there, and how much of it
+
+    def text(self, item: str, done_bytes: int, total_bytes: int) -> str:
+        """Say how far one is.
+
+        Args:
+            item: What travels.
+            done_bytes: How much of it is there; what was there before it began does not count for the rate.
+            total_bytes: How large it is.
+        """
+        now_s = time.monotonic()
+        if item != self._item or done_bytes < self._begin[1] or not self._begin[1]:
+            self._item, self._begin = item, (now_s, done_bytes)
+        begin_s, first_bytes = self._begin
+        text = f"{item}: {format_bytes(done_bytes)} of {format_bytes(total_bytes)}"
+        if now_s - begin_s < _RATE_AFTER_S or done_bytes <= first_bytes:
+            return text
+        rate = (done_bytes - first_bytes) / (now_s - begin_s)
+        left = format_duration_s(round((total_bytes - done_bytes) / rate))
+        return f"{text}, {format_bytes(round(rate))}/s, about {left} left"
 
 
 def plain(value: Any) -> Any:

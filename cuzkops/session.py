@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 TargetSource = Literal["the command line", "CUZKOPS_TARGET", "cuzkops.toml", "the last command"]
 
 # A command in a hint that names no place yet: a verb, and at most options and numbers behind it.
-_BARE_COMMAND = re.compile(r"`cuzkops (adopt|deploy|kill|launch|logs|ship|status|wait-memory)((?: --[a-z-]+| \d+)*)`")
+_BARE_COMMAND = re.compile(
+    r"`cuzkops (adopt|clean|deploy|kill|launch|logs|rollback|ship|status|wait-memory)((?: --[a-z-]+| \d+)*)`"
+)
 
 
 @dataclass

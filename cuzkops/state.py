@@ -15,13 +15,12 @@ import contextlib
 import json
 import os
 import re
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuzkops.errors import OpsError, UnreadableError
+from cuzkops.errors import OpsError, UnreadableError, UsageError
 from cuzkops.paths import expanded
 
 if TYPE_CHECKING:
@@ -43,6 +42,8 @@ def write_atomically(path: Path, data: bytes, *, mode: int = 0o600) -> None:
     Raises:
         OpsError: The file cannot be written; nothing is left beside it.
     """
+    import tempfile  # noqa: PLC0415 - `--help` writes nothing, and this loads the random numbers too
+
     temporary = ""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -83,12 +84,13 @@ class RunFolder:
         return self.path / "memory.jsonl"
 
     def add_memory_sample(self, sample: Mapping[str, object]) -> None:
-        """Add a line to ``memory.jsonl``.
+        """Add a line to ``memory.jsonl``; makes the folder if it is missing.
 
         Raises:
             OpsError: It cannot be written.
         """
         try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self.memory.open("a") as file:
                 file.write(json.dumps(sample) + "\n")
         except OSError as error:
@@ -207,6 +209,24 @@ class State:
             for path in sorted((self.root / "runs").iterdir(), reverse=True):
                 if (path / "run.json").is_file():
                     yield RunFolder(path)
+
+    def find_run(self, name: str) -> RunFolder:
+        """A recorded run by its id, by a beginning of it that only one has, or ``last`` or ``previous``.
+
+        Raises:
+            UsageError: There is none, or there are several.
+        """
+        runs = list(self.runs())
+        back = {"last": 0, "previous": 1}.get(name, len(runs))
+        if back < len(runs):
+            return runs[back]
+        found = [run for run in runs if run.run_id == name] or [run for run in runs if run.run_id.startswith(name)]
+        if len(found) == 1 and name:
+            return found[0]
+        if len(found) > 1:
+            some = ", ".join(run.run_id for run in found[:3])
+            raise UsageError("no-such-run", f"{name!r} is the beginning of {len(found)} runs: {some}", "say more of it")
+        raise UsageError("no-such-run", f"there is no run {name!r} here", "`cuzkops runs list` shows them")
 
     def write_fault(self, traceback: str) -> Path:
         """Keep the traceback of a fault of our own; returns its file.

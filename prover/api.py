@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from fastapi import FastAPI, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -13,8 +13,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from prover import __version__
 from prover.errors import BusyError, CapacityError, InputError, ProverError
-from prover.jobs import JobStore, error_body
+from prover.job import error_body
 from prover.protocol import (
     SHA256_PATTERN,
     DaemonState,
@@ -30,6 +31,7 @@ from prover.protocol import (
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from prover.jobs import JobStore
     from prover.witness_store import WitnessStore
 
 logger = logging.getLogger(__name__)
@@ -38,6 +40,7 @@ BODY_LIMIT_BYTES = 16 << 20
 """Of every request but a put. The largest job names 256 paths of 4096 bytes, each six times as long in JSON at most."""
 _STATUS_OF_CODE = {
     "no-such-job": 404,
+    "not-loaded": 503,
     "job-finished": 409,
     "idempotency-conflict": 409,
     "witness-too-large": 413,
@@ -60,6 +63,9 @@ class Service(Protocol):
     def drain(self) -> DrainAnswer:
         """Take no new jobs, finish the others, end."""
 
+    def verification_key(self, name: str) -> dict[str, Any]:
+        """What proofs of a circuit are verified with."""
+
     def status(self) -> StatusAnswer:
         """Everything about it."""
 
@@ -73,7 +79,8 @@ def create_app(service: Service) -> FastAPI:
     Args:
         service: The daemon behind it.
     """
-    app = FastAPI(title="prover", docs_url=None, redoc_url=None)
+    failures: dict[int | str, dict[str, Any]] = {"default": {"model": ErrorAnswer, "description": "Any failure"}}
+    app = FastAPI(title="prover", version=__version__, docs_url=None, redoc_url=None, responses=failures)
     app.add_middleware(_BoundedBodies)
     _add_work(app, service)
     _add_state(app, service)
@@ -98,7 +105,7 @@ def _add_work(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/jobs")
     async def submit(request: JobRequest) -> JobAnswer:
-        return service.submit(request)
+        return await run_in_threadpool(service.submit, request)  # it is on the disk before it is answered
 
     @app.get("/v1/jobs/{job_id}")
     async def job(job_id: str, wait_s: Annotated[float, Query(ge=0)] = 0) -> JobAnswer:
@@ -110,7 +117,11 @@ def _add_work(app: FastAPI, service: Service) -> None:
 
     @app.delete("/v1/jobs/{job_id}")
     async def cancel(job_id: str) -> JobAnswer:
-        return service.jobs.cancel(job_id)
+        return await run_in_threadpool(service.jobs.cancel, job_id)
+
+    @app.get("/v1/circuits/{name}/verification-key")
+    async def verification_key(name: str) -> dict[str, Any]:
+        return service.verification_key(name)
 
 
 def _add_state(app: FastAPI, service: Service) -> None:

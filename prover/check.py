@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import kernels
+from kernels.interface import KernelError
 from prover.config import ConfigProblemsError, load_config
 from prover.errors import CapacityError, InputError
 from prover.formats.zkey import read_header
-from prover.memory.available import available_bytes
+from prover.memory.available import available_bytes, rss_and_peak_bytes
 from prover.memory.estimate import estimate_of
 from prover.protocol import CheckAnswer, Problem
 
@@ -55,10 +57,12 @@ class Plan:
     Args:
         circuits: In the order of the configuration.
         budget_bytes: What all reservations together may take.
+        is_auto: Whether the machine says so, and may say something else later.
     """
 
     circuits: list[CircuitPlan]
     budget_bytes: int
+    is_auto: bool = False
 
     @property
     def witness_limit_bytes(self) -> int:
@@ -88,12 +92,30 @@ def examine(config: Config) -> Findings:
     problems: list[Problem] = []
     for i, circuit in enumerate(config.circuits):
         try:
-            plans.append(_plan(circuit, threads))
+            plans.append(plan_circuit(circuit, threads))
         except InputError as error:
             problems.append(Problem(where=f"circuits.{i} ({circuit.name})", message=error.message, hint=error.hint))
+    if (problem := _backend_problem(config)) is not None:
+        problems.append(problem)
     budget_bytes = config.settings.memory.budget_bytes
-    plan = Plan(plans, int(AUTO_SHARE * available_bytes()) if budget_bytes is None else budget_bytes)
-    return Findings(plan, problems, _misfits(plan))
+    plan = Plan(plans, auto_budget_bytes()) if budget_bytes is None else Plan(plans, budget_bytes)
+    return Findings(replace(plan, is_auto=budget_bytes is None), problems, _misfits(plan))
+
+
+def auto_budget_bytes() -> int:
+    """The share of the memory that this process has or could have which it may plan with."""
+    return int(AUTO_SHARE * (available_bytes() + rss_and_peak_bytes()[0]))
+
+
+def _backend_problem(config: Config) -> Problem | None:
+    name = config.settings.gpus.backend
+    if name == "host":  # opened by every start; here it would only cost time
+        return None
+    try:
+        kernels.backend(name).close()
+    except KernelError as error:
+        return Problem(where="gpus.backend", message=str(error), hint='write backend = "host"')
+    return None
 
 
 def plan_of(config: Config) -> Plan:
@@ -152,7 +174,12 @@ def need_host_bytes(config: Config, plan: Plan) -> int:
     return _need_bytes(plan.circuits) if explicit is None else explicit
 
 
-def _plan(circuit: CircuitFile, threads: int) -> CircuitPlan:
+def plan_circuit(circuit: CircuitFile, threads: int) -> CircuitPlan:
+    """Read the header of a circuit's key, and bound what it takes.
+
+    Raises:
+        InputError: It cannot be read.
+    """
     header = read_header(circuit.path)
     estimate = estimate_of(header, threads)
     return CircuitPlan(
@@ -176,21 +203,16 @@ def _need_bytes(circuits: list[CircuitPlan]) -> int:
 
 
 def _misfits(plan: Plan) -> list[Problem]:
-    hint = "raise memory.budget, or configure fewer circuits"
-    alone = [
+    """Circuits that have no room even alone; those that have none beside each other take turns."""
+    return [
         Problem(
             where=f"circuit {circuit.name}",
             message=f"it takes {need} bytes at its highest, and the budget is {plan.budget_bytes} bytes",
-            hint=hint,
+            hint="raise memory.budget",
         )
         for circuit in plan.circuits
         if (need := _need_bytes([circuit])) > plan.budget_bytes
     ]
-    need = _need_bytes(plan.circuits)
-    if alone or need <= plan.budget_bytes:
-        return alone
-    message = f"together the circuits take {need} bytes at their highest, and the budget is {plan.budget_bytes} bytes"
-    return [Problem(where="circuits", message=message, hint=hint)]
 
 
 def _show(answer: CheckAnswer, *, as_json: bool) -> None:

@@ -19,6 +19,7 @@ from typing import NoReturn
 
 from prover import __version__
 from prover.errors import InputError, ProverError
+from prover.interruptible import is_abandoned
 
 _FAULT = 70
 _INTERRUPTED = 130
@@ -55,6 +56,9 @@ def main(argv: list[str] | None = None) -> int:
         return error.exit_status
     except KeyboardInterrupt as interrupt:
         sys.stderr.write(f"interrupted{f': {interrupt}' if interrupt.args else ''}\n")
+        if is_abandoned():
+            sys.stderr.flush()
+            os._exit(_INTERRUPTED)  # nothing was written, and a kernel in the middle of its work cannot be stopped
         return _INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has gone; the interpreter would complain once more when it flushes at exit.
@@ -131,6 +135,7 @@ def _parser() -> argparse.ArgumentParser:
     verify.add_argument("proof", type=Path, help="proof.json")
     verify.set_defaults(run=_verify)
     _add_files(commands)
+    _add_bench(commands)
     _add_serve(commands)
     ctl = commands.add_parser("ctl", help="talk to the daemon of this host")
     from prover.ctl import add_verbs  # noqa: PLC0415 - argparse only, but --version need not read it twice
@@ -156,9 +161,30 @@ def _add_files(commands: argparse._SubParsersAction[_Parser]) -> None:
     setup.set_defaults(run=_setup)
 
 
+def _add_bench(commands: argparse._SubParsersAction[_Parser]) -> None:
+    from prover.ctl import add_load  # noqa: PLC0415 - as in _parser
+
+    bench = commands.add_parser("bench", help="prove a load of equal jobs in this process, and say how fast it was")
+    bench.add_argument("--circuit", help="synthetic:2^K (default: synthetic:2^12), or a name for --zkey")
+    bench.add_argument("--zkey", type=Path, help="proving key, instead of a synthetic circuit")
+    bench.add_argument("--wtns", type=Path, help="witness for --zkey")
+    add_load(bench)
+    bench.add_argument("--threads", type=int, help=_THREADS)
+    bench.add_argument("--workers", type=int, default=1, help="threads that take partitions to the device (default: 1)")
+    bench.add_argument("--lookahead", type=int, default=1, help="partitions synthesised ahead (default: 1)")
+    bench.add_argument("--log", type=Path, help="timing log to append to")
+    bench.add_argument("--json", action="store_true", help="one JSON document")
+    bench.set_defaults(run=_bench)
+    synthetic = commands.add_parser("synthetic", help="make an INSECURE circuit of any size for measuring")
+    synthetic.add_argument("size", help="2^K, which fills a domain of 2^K, or a number of constraints")
+    synthetic.add_argument("folder", type=Path, help="where circuit.zkey and witness.wtns go")
+    synthetic.add_argument("--threads", type=int, help=_THREADS)
+    synthetic.set_defaults(run=_synthetic)
+
+
 def _add_serve(commands: argparse._SubParsersAction[_Parser]) -> None:
     serve = commands.add_parser("serve", help="run the daemon in the foreground")
-    serve.add_argument("--config", type=Path, required=True, help="configuration (playbooks/prover.example.toml)")
+    serve.add_argument("--config", type=Path, required=True, help="configuration (playbooks/reference.toml)")
     serve.add_argument("--remote-dir", type=Path, default=Path("~/.cuzkops"), help="default: %(default)s")
     serve.add_argument("--release-id", help="default: the name of the release folder, or source")
     serve.add_argument("--launch-id", help="names the timing log; default: the time and the PID")
@@ -211,6 +237,30 @@ def _setup(options: argparse.Namespace) -> int:
     sys.stderr.write(_INSECURE)
     setup_files(options.r1cs, options.zkey, options.threads)
     sys.stderr.write(f"{options.zkey} is written. {_INSECURE}")
+    return 0
+
+
+def _bench(options: argparse.Namespace) -> int:
+    from prover.bench_here import Setting, bench_command  # noqa: PLC0415 - the same
+    from prover.ctl_bench import load_of  # noqa: PLC0415 - the same
+
+    setting = Setting(
+        circuit=options.circuit or (options.zkey.stem if options.zkey else "synthetic:2^12"),
+        zkey=options.zkey,
+        wtns=options.wtns,
+        threads=options.threads,
+        workers=options.workers,
+        lookahead=options.lookahead,
+        log=options.log,
+    )
+    return bench_command(setting, load_of(options), as_json=options.json)
+
+
+def _synthetic(options: argparse.Namespace) -> int:
+    from prover.commands import synthetic_files  # noqa: PLC0415 - the same
+
+    sys.stderr.write(_INSECURE)
+    synthetic_files(options.size, options.folder, options.threads)
     return 0
 
 

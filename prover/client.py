@@ -128,6 +128,11 @@ class Client:
         """
         return accepted(*self.call(method, path, body, timeout_s=timeout_s))
 
+    def verification_key(self, circuit: str) -> dict[str, Any]:
+        """Ask what proofs of a circuit are verified with; raises as ``ask`` does."""
+        answer: dict[str, Any] = json.loads(self.ask("GET", f"/v1/circuits/{quote(circuit, safe='')}/verification-key"))
+        return answer
+
     def put(self, sha256: str, file: IO[bytes], n_bytes: int) -> bytes:
         """Put a witness; raises as ``ask`` does."""
         path = f"/v1/witnesses/{sha256}"

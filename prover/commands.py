@@ -22,9 +22,11 @@ from prover.groth16 import (
     synthesise,
     verification_key,
 )
+from prover.interruptible import interruptibly
 from prover.output import check_outputs, replacing, write_documents
 from prover.progress import Progress
 from prover.setup import fresh_trapdoor, key_bytes, write_key
+from prover.synthetic import SyntheticFiles, make, parse_size
 from prover.verify import verify
 from prover.witness_check import check_circuit, check_witness
 
@@ -67,9 +69,9 @@ def prove_files(
             check_witness(circuit, witness, backend)
             del circuit
         progress.stage("loading the key")
-        key = load_key(zkey, backend)
+        key = interruptibly(lambda: load_key(zkey, backend))
         progress.stage("proving")
-        record = finalise(key, prove_on_device(key, synthesise(key, witness)))
+        record = interruptibly(lambda: finalise(key, prove_on_device(key, synthesise(key, witness))))
         progress.stage("verifying")
         check(key, record)
         write_documents([(targets[0], dump_document(record.proof)), (targets[1], dump_document(record.public))])
@@ -141,6 +143,29 @@ def setup_files(r1cs: Path, zkey: Path, threads: int | None) -> None:
         trapdoor = fresh_trapdoor(circuit.header.domain_size)
         with replacing(target) as file:
             write_key(file, circuit, trapdoor, backend, progress.stage)
+
+
+def synthetic_files(size: str, folder: Path, threads: int | None) -> None:
+    """Make ``circuit.zkey`` and ``witness.wtns`` of a synthetic circuit; insecure as ``setup_files``.
+
+    Args:
+        size: See ``prover.synthetic.parse_size``.
+        folder: Where they go; made where it is missing.
+        threads: CPU threads; None is one for each CPU that this process may run on.
+
+    Raises:
+        InputError: The size is none, or the files cannot be written there.
+        CapacityError: There is not enough memory.
+        ProverError: The host library is missing or failed.
+    """
+    n_constraints = parse_size(size)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError("output", f"{folder} cannot be made: {error.strerror}") from None
+    zkey, wtns = check_outputs([], [folder / "circuit.zkey", folder / "witness.wtns"])
+    with _computing(threads, f"make a circuit of {size}") as backend, Progress("making the circuit") as progress:
+        make(n_constraints, SyntheticFiles(zkey, wtns), backend, progress.stage)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """The daemon's configuration: a TOML file, read as a whole, with every mistake in it named at once.
 
-``playbooks/prover.example.toml`` shows every key. Imports pydantic only.
+``playbooks/reference.toml`` shows every key. Imports pydantic only.
 """
 
 from __future__ import annotations
@@ -12,30 +12,23 @@ import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from prover.cuzk_toml import explain
 from prover.errors import InputError
 from prover.instance import expanded
 from prover.protocol import DEFAULT_NAME, Name, Problem, Sha256
+from prover.timeline import word
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(B|KiB|MiB|GiB|TiB)")
 _LARGEST_BYTES = 1 << 63
+_SMALLEST_LOG_BYTES = 64 << 10
 _UNITS_BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-# Keys that only the Rust daemon's cuzk.toml has, by section; a whole section where the set is empty.
-_CUZK_ONLY: dict[str, set[str]] = {
-    "srs": set(),
-    "gpus": set(),
-    "pipeline": set(),
-    "scheduler": set(),
-    "memory": {"total_budget", "safety_margin", "eviction_min_idle", "pinned_budget", "working_memory_budget"},
-    "daemon": {"status_listen"},
-    "synthesis": {"partition_workers"},
-}
 
 
 def parse_size_bytes(text: str) -> int:
@@ -78,6 +71,12 @@ def _checked_budget(text: str) -> str:
     return text
 
 
+def _checked_size(text: str) -> str:
+    if parse_size_bytes(text) < _SMALLEST_LOG_BYTES:
+        raise ValueError("a file of less than 64KiB holds too little")
+    return text
+
+
 def _checked_listen(text: str) -> str:
     if text:
         parse_listen(text)
@@ -97,17 +96,30 @@ class DaemonSection(Section):
     drain_timeout_s: float = Field(default=600, gt=0, le=86400, description="how long a drain waits for jobs")
     listen: Annotated[str, AfterValidator(_checked_listen)] = Field(default="", description="loopback TCP, or none")
     queue_limit: int = Field(default=64, ge=1, le=100_000, description="unfinished jobs that are held at most")
+    connection_limit: int = Field(default=256, ge=8, le=100_000, description="clients at once")
+    idle_timeout_s: float = Field(default=60, gt=0, le=86400, description="how long a client may be silent")
+    keep_results_s: float = Field(default=3600, ge=0, le=86400 * 30, description="how long results are kept")
+    keep_proofs: int = Field(default=4096, ge=1, le=1_000_000, description="proofs that are kept at most")
 
 
 class MemorySection(Section):
     """``[memory]``."""
 
     budget: Annotated[str, AfterValidator(_checked_budget)] = Field(default="auto", description="a size, or auto")
+    wait_s: float = Field(default=600, ge=0, le=86400, description="how long a partition waits for memory")
+    evict_idle_s: float = Field(default=0, ge=0, le=86400, description="how long a key is idle before it gives way")
 
     @property
     def budget_bytes(self) -> int | None:
         """The budget in bytes, or None for ``auto``."""
         return None if self.budget == "auto" else parse_size_bytes(self.budget)
+
+
+class GpusSection(Section):
+    """``[gpus]``: what computes."""
+
+    backend: Literal["host", "cuda"] = "host"
+    workers: int = Field(default=1, ge=1, le=64, description="threads that take partitions to the device")
 
 
 class SynthesisSection(Section):
@@ -116,10 +128,23 @@ class SynthesisSection(Section):
     threads: int = Field(default=0, ge=0, le=4096, description="0 is one for each CPU that the process may use")
 
 
+class PipelineSection(Section):
+    """``[pipeline]``."""
+
+    lookahead: int = Field(default=1, ge=1, le=1024, description="partitions that wait for the device, synthesised")
+
+
 class LoggingSection(Section):
-    """``[logging]``: the prose on standard error, not the timing log."""
+    """``[logging]``: the prose on standard error, and the size of the timing log."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
+    max_bytes: Annotated[str, AfterValidator(_checked_size)] = Field(default="64MiB", description="of one file")
+    keep_files: int = Field(default=4, ge=1, le=1000, description="full files that are kept")
+
+    @property
+    def max_file_bytes(self) -> int:
+        """``max_bytes`` in bytes."""
+        return parse_size_bytes(self.max_bytes)
 
 
 class CircuitSection(Section):
@@ -141,15 +166,25 @@ class Settings(Section):
 
     daemon: DaemonSection = DaemonSection()
     memory: MemorySection = MemorySection()
+    gpus: GpusSection = GpusSection()
     synthesis: SynthesisSection = SynthesisSection()
+    pipeline: PipelineSection = PipelineSection()
     logging: LoggingSection = LoggingSection()
     circuits: list[CircuitSection] = []
+
+    def effective(self) -> str:
+        """Every key with its value, defaults included, as one word: ``SECTION.KEY:VALUE`` joined by ``/``."""
+        sections = self.model_dump(exclude={"circuits"})
+        pairs = [f"{name}.{key}:{word(str(v))}" for name, section in sections.items() for key, v in section.items()]
+        return "/".join([*pairs, f"circuits:{':'.join(circuit.name for circuit in self.circuits) or 'none'}"])
 
 
 SECTIONS: dict[str, type[Section]] = {
     "daemon": DaemonSection,
     "memory": MemorySection,
+    "gpus": GpusSection,
     "synthesis": SynthesisSection,
+    "pipeline": PipelineSection,
     "logging": LoggingSection,
     "circuits": CircuitSection,
 }
@@ -208,7 +243,7 @@ class ConfigProblemsError(InputError):
         super().__init__(
             "config",
             f"{file}: {lines[0]}" if len(lines) == 1 else "\n  ".join([f"{file} has {len(lines)} problems:", *lines]),
-            problems[0].hint if len(problems) == 1 else "playbooks/prover.example.toml shows every key",
+            problems[0].hint if len(problems) == 1 else "playbooks/reference.toml shows every key",
             {"problems": [problem.model_dump() for problem in problems]},
         )
         self.sha256 = sha256
@@ -245,9 +280,9 @@ def parse_settings(data: bytes) -> tuple[Settings | None, list[Problem]]:
         table = tomllib.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets thousands deep
         return None, [Problem(where="file", message=f"this is not TOML: {error}")]
-    if _is_cuzk(table):
-        message = "this is a cuzk.toml of the Rust daemon, which this daemon does not read"
-        hint = "write a configuration like playbooks/prover.example.toml and name each proving key in [[circuits]]"
+    if (explained := explain(table)) is not None:
+        message = f"this is a cuzk.toml of the Rust daemon, which this daemon does not read; here, {explained}"
+        hint = "write a configuration like playbooks/reference.toml and name each proving key in [[circuits]]"
         return None, [Problem(where="file", message=message, hint=hint)]
     try:
         settings = Settings.model_validate(table)
@@ -264,14 +299,6 @@ def _locate(circuit: CircuitSection, beside: Path, remote_dir: Path) -> CircuitF
         return CircuitFile(circuit.name, remote_dir / "circuits" / circuit.sha256, circuit.sha256)
     path = expanded(Path(circuit.path or ""), f"the path of circuit {circuit.name}")
     return CircuitFile(circuit.name, beside / path, None)
-
-
-def _is_cuzk(table: dict[str, Any]) -> bool:
-    for section, keys in _CUZK_ONLY.items():
-        content = table.get(section)
-        if isinstance(content, dict) and (not keys or keys & set(content)):
-            return True
-    return False
 
 
 def _problem(details: ErrorDetails) -> Problem:

@@ -57,8 +57,13 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
     prove.add_argument(
         "--wait-s", type=_seconds, default=_WAIT_DEFAULT_S, help="give up after this (default: %(default)s)"
     )
-    verb("cancel", _cancel, "cancel a job; a running one ends after the partition at hand").add_argument("id")
+    verb("cancel", _cancel, "cancel a job; one with partitions at work ends after these").add_argument("id")
     verb("drain", _drain, "take no new jobs, finish the others, then end the daemon")
+    vkey = verb("vkey", _vkey, "the verification key of a circuit, as snarkjs writes it")
+    vkey.add_argument("--circuit", required=True, help="name of a configured circuit")
+    load = verb("bench", _bench, "put a load of equal jobs on the daemon, and say how fast it was")
+    _add_witnesses(load)
+    add_load(load)
     verb("metrics", _metrics, "the daemon's numbers, as Prometheus reads them")
 
 
@@ -67,7 +72,22 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
+def add_load(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how much load there is."""
+    parser.add_argument("--jobs", type=int, default=20, help="measured jobs (default: %(default)s)")
+    parser.add_argument("--concurrency", type=int, default=2, help="jobs in flight at most (default: %(default)s)")
+    parser.add_argument("--warmup", type=int, default=1, help="jobs before the measured ones (default: %(default)s)")
+    parser.add_argument("--count", type=int, default=1, help="proofs of one job (default: %(default)s)")
+    parser.add_argument("--timeout-s", type=_seconds, default=3600.0, help="give up after this (default: %(default)s)")
+
+
 def _add_request(parser: argparse.ArgumentParser) -> None:
+    _add_witnesses(parser)
+    parser.add_argument("--key", help="idempotency key: the same request with the same key is the same job")
+    parser.add_argument("--priority", type=int, default=0, help="from -100 to 100, higher ones first (default: 0)")
+
+
+def _add_witnesses(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--circuit", required=True, help="name of a configured circuit")
     parser.add_argument(
         "--witness-path",
@@ -83,7 +103,6 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         type=lambda sha256: {"sha256": sha256},
         help="digest of a witness that was put; may be repeated",
     )
-    parser.add_argument("--key", help="idempotency key: the same request with the same key is the same job")
 
 
 def _seconds(text: str) -> float:
@@ -174,13 +193,26 @@ def _prove(options: argparse.Namespace) -> None:
 
 def _cancel(options: argparse.Namespace) -> None:
     answer = json.loads(_client(options).ask("DELETE", job_path(options.id)))
-    how = "" if answer["state"] == "cancelled" else ": it ends after the partition at hand"
+    how = "" if answer["state"] == "cancelled" else ": it ends after the partitions at work"
     _show(options, answer, f"job {options.id} is {answer['state']}{how}")
 
 
 def _drain(options: argparse.Namespace) -> None:
     answer = json.loads(_client(options).ask("POST", "/v1/drain"))
     _show(options, answer, f"draining: {answer['n_jobs_left']} jobs are left")
+
+
+def _vkey(options: argparse.Namespace) -> None:
+    found = _client(options).verification_key(options.circuit)
+    sys.stdout.write(json.dumps(found, indent=None if options.json else 1) + "\n")
+
+
+def _bench(options: argparse.Namespace) -> None:
+    from prover.bench import render  # noqa: PLC0415 - see prover.instance.read_record
+    from prover.ctl_bench import run  # noqa: PLC0415 - the same
+
+    answer = run(_client(options), options)
+    _show(options, answer.model_dump(mode="json", by_alias=True), render(answer))
 
 
 def _metrics(options: argparse.Namespace) -> None:
@@ -196,6 +228,8 @@ def _post_job(client: Client, options: argparse.Namespace, witnesses: list[dict[
     request: Answer = {"circuit": options.circuit, "witnesses": witnesses}
     if options.key:
         request["idempotency_key"] = options.key
+    if options.priority:
+        request["priority"] = options.priority
     answer: Answer = json.loads(client.ask("POST", "/v1/jobs", dump(request)))
     return answer
 
@@ -215,9 +249,12 @@ def _wait(client: Client, job_id: str, wait_s: float) -> Answer:
 
 @contextlib.contextmanager
 def _naming(job_id: str) -> Iterator[None]:
-    """An interrupted wait names the job that goes on."""
+    """A wait that is interrupted, or whose daemon ends, names the job that goes on."""
     try:
         yield
+    except NobodyAnswersError as error:
+        hint = f"job {job_id} is in its journal: the next daemon there proves it, then see prover ctl job {job_id}"
+        raise NobodyAnswersError(error.code, error.message, hint, {"job": job_id}) from None
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"job {job_id} goes on; stop it with prover ctl cancel {job_id}") from None
 

@@ -15,17 +15,21 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import kernels
 from kernels.interface import KernelError
 from prover import __version__
 from prover.api import create_app
+from prover.check import auto_budget_bytes
 from prover.checked_keys import CheckedKeys
+from prover.circuits import Circuits
 from prover.config import parse_listen
+from prover.connections import Connections
 from prover.errors import InputError, ProverError
 from prover.instance import Home, Instance, boot_id, exe_sha256, read_build_id, release_folder, start_ticks
-from prover.jobs import JobStore, error_body
+from prover.jobs import JobStore
+from prover.journal import Journal
 from prover.memory.available import rss_and_peak_bytes
 from prover.memory.budget import MemoryBudget
 from prover.metrics import Metrics
@@ -37,7 +41,6 @@ from prover.protocol import (
     DrainAnswer,
     JobAnswer,
     JobRequest,
-    JobState,
     MemoryStatus,
     StatusAnswer,
 )
@@ -50,7 +53,8 @@ if TYPE_CHECKING:
 
     from kernels.interface import Backend
     from prover.check import Plan
-    from prover.config import Config
+    from prover.config import Config, Settings
+    from prover.journal import StoredJob
 
 logger = logging.getLogger(__name__)
 _TICK_S = 0.1
@@ -102,9 +106,10 @@ class Daemon:
         self._drain_end_s: float | None = None
         settings = config.settings
         build_id = read_build_id(release_folder())
+        home = instance.home
         self._instance = instance
-        self._backend = _backend(settings.synthesis.threads)
-        self._log = TimingLog(self._instance.home.logs / f"{ids.launch_id}.log", ids.launch_id)
+        self._backend = _backend(settings)
+        self._log = _open_log(config, ids, home)
         self._log.header(
             build_id=build_id,
             release_id=ids.release_id,
@@ -112,28 +117,54 @@ class Daemon:
             config_sha256=config.sha256,
             backend=self._backend.name,
             threads=self._backend.threads,
+            options=settings.effective(),
         )
-        self._budget = MemoryBudget(plan.budget_bytes)
-        self.witnesses = WitnessStore(self._instance.home.witnesses, plan.witness_limit_bytes)
-        self.jobs = JobStore(
-            self._log,
-            queue_limit=settings.daemon.queue_limit,
-            on_finished=lambda job: self.witnesses.let_go(job.request),
-        )
-        self._metrics = Metrics(self.jobs, self._budget, self._log)
-        self._engine = Engine(
+        logger.info("configuration %s: %s", config.sha256, settings.effective().replace("/", ", "))
+        self._budget = MemoryBudget(plan.budget_bytes, auto_budget_bytes if plan.is_auto else None)
+        self._journal = Journal(home.journal)
+        stored = self._journal.jobs()
+        unfinished = [job.request for job in stored if not job.state.is_final]
+        self.witnesses = WitnessStore(home.witnesses, plan.witness_limit_bytes, unfinished)
+        self.jobs = self._take_up_jobs(stored)
+        self._circuits = Circuits(
             plan.circuits,
             backend=self._backend,
             budget=self._budget,
+            checked_keys=CheckedKeys(home.checked_keys),
+            log=self._log,
+            evict_idle_s=settings.memory.evict_idle_s,
+        )
+        connections = Connections(settings.daemon.connection_limit, settings.daemon.idle_timeout_s)
+        self._metrics = Metrics(self.jobs, self._budget, self._log, connections, self._circuits)
+        self._engine = Engine(
+            self._circuits,
+            budget=self._budget,
             jobs=self.jobs,
             witnesses=self.witnesses,
-            checked_keys=CheckedKeys(self._instance.home.checked_keys),
             log=self._log,
             metrics=self._metrics,
+            n_workers=settings.gpus.workers,
+            lookahead=settings.pipeline.lookahead,
+            memory_wait_s=settings.memory.wait_s,
         )
         self._thread = threading.Thread(target=self._engine.run, name="engine", daemon=True)
-        self._http = HttpServer(create_app(self), self._sockets())
+        self._http = HttpServer(create_app(self), self._sockets(), connections)
         self._record = self._describe(build_id)
+
+    def _take_up_jobs(self, stored: list[StoredJob]) -> JobStore:
+        section = self._config.settings.daemon
+        jobs = JobStore(
+            self._log,
+            self._journal,
+            queue_limit=section.queue_limit,
+            on_finished=lambda job: self.witnesses.let_go(job.request),
+            kept_proofs=section.keep_proofs,
+            kept_s=section.keep_results_s,
+        )
+        jobs.recover(stored)
+        if left := jobs.unfinished():
+            logger.info("%d jobs of an earlier process run again", len(left))
+        return jobs
 
     def run(self, signals: set[signal.Signals]) -> int:
         """Serve until a drain is over; returns the exit status.
@@ -153,6 +184,7 @@ class Daemon:
             self._end(_STOP_S)
         if self._thread.is_alive():  # it still loads a key, in native code that cannot be interrupted
             self._leave(status)
+        self._journal.close()
         return status
 
     def submit(self, request: JobRequest) -> JobAnswer:
@@ -183,14 +215,19 @@ class Daemon:
             backend=self._backend.name,
             uptime_s=(time.monotonic_ns() - self._started_ns) / 1e9,
             jobs=self.jobs.counts(),
-            circuits=self._engine.circuits(),
+            circuits=self._circuits.status(),
             memory=MemoryStatus(
                 budget_bytes=self._budget.total_bytes,
                 reserved_bytes=self._budget.reserved_bytes,
                 rss_bytes=rss,
                 peak_rss_bytes=peak,
+                held_bytes=self._budget.held_bytes(),
             ),
         )
+
+    def verification_key(self, name: str) -> dict[str, Any]:
+        """What proofs of a circuit are verified with."""
+        return self._circuits.verification_key(name)
 
     def metrics_text(self) -> bytes:
         """Its numbers for Prometheus."""
@@ -226,11 +263,8 @@ class Daemon:
 
     def _abandon(self, why: str, status: int) -> NoReturn:
         """End now, with a computation still on its way: it cannot be interrupted, so nothing is joined."""
-        left = self.jobs.unfinished()
-        error = ProverError("drain-timeout", f"the daemon ended before this job: {why}", "submit it again")
-        for job in left:
-            self.jobs.finish(job, JobState.FAILED, error_body(error))
-        logger.error("%s: %d jobs were lost", why, len(left))
+        n_left = len(self.jobs.unfinished())
+        logger.error("%s: %d jobs are left, and the next daemon here proves them", why, n_left)
         self._end(_HURRY_S)
         self._leave(status)
 
@@ -241,14 +275,14 @@ class Daemon:
 
     def _end(self, deadline_s: float) -> None:
         """Stop what was started, and leave nothing behind but the log."""
-        self.jobs.close()
+        self.jobs.stop()
         self._http.stop(deadline_s)
         if self._thread.is_alive():
             self._thread.join(deadline_s)
-        self.witnesses.erase_all()
+        self.witnesses.erase_unneeded()
         uptime_us = (time.monotonic_ns() - self._started_ns) // 1000
         with contextlib.suppress(OSError):  # no free descriptor to read /proc: there are clients left
-            self._log.event("DAEMON", "stopped", uptime_us=uptime_us, peak_rss_bytes=rss_and_peak_bytes()[1])
+            self._log.end("DAEMON", "stopped", uptime_us=uptime_us, peak_rss_bytes=rss_and_peak_bytes()[1])
 
     def _sockets(self) -> list[socket.socket]:
         sockets = [self._instance.bind()]
@@ -323,13 +357,19 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _backend(threads: int) -> Backend:
+def _backend(settings: Settings) -> Backend:
+    name = settings.gpus.backend
     try:
-        return kernels.backend("host", threads=threads or None)
+        return kernels.backend(name, threads=settings.synthesis.threads or None)
     except KernelError as error:
-        raise ProverError(
-            "backend", f"the host backend cannot be had: {error}", "build it with `make kernels`"
-        ) from error
+        message = f"the {name} backend cannot be had: {error}"
+        raise ProverError("backend", message, "build it with `make kernels`") from error
+
+
+def _open_log(config: Config, ids: LaunchIds, home: Home) -> TimingLog:
+    section = config.settings.logging
+    path = home.logs / f"{ids.launch_id}.log"
+    return TimingLog(path, ids.launch_id, max_bytes=section.max_file_bytes, keep_files=section.keep_files)
 
 
 def _redirects() -> list[str]:

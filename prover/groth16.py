@@ -29,7 +29,6 @@ from prover.errors import InputError, ProofInvalidError
 from prover.formats.field import R, fr_value
 from prover.formats.snarkjs import CURVE, PROTOCOL, Proof, g1_document, g2_document, proof_document
 from prover.formats.zkey import all_points, check_on_curve, check_subgroups, read_zkey
-from prover.protocol import ProofRecord
 from prover.verify import verify
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class LoadedKey:
     """A proving key, checked and held by a backend.
 
     Args:
-        sha256: Of the zkey file, lower-case hex.
+        sha256: Of the zkey file, lower-case hex; empty where no list of checked keys asked for it.
         path: The file that it was read from.
         n_vars: Wires, the constant ONE included: the length of a witness.
         n_public: Public outputs and inputs, without ONE.
@@ -139,6 +138,19 @@ class DeviceParts:
     durations: DeviceDurations
 
 
+@dataclass(frozen=True)
+class MadeProof:
+    """What snarkjs keeps in ``proof.json`` and ``public.json``.
+
+    Args:
+        proof: The three points and the names of protocol and curve.
+        public: The public values, decimal.
+    """
+
+    proof: dict[str, Any]
+    public: list[str]
+
+
 def load_key(path: Path, backend: Backend, checked: CheckedKeys | None = None) -> LoadedKey:
     """Read a zkey file, check all of it, and give it to a backend.
 
@@ -152,7 +164,7 @@ def load_key(path: Path, backend: Backend, checked: CheckedKeys | None = None) -
         InputError: The file cannot be read or is not a sound Groth16 zkey over BLS12-381.
         KernelError: The backend cannot hold it.
     """
-    zkey = read_zkey(path)
+    zkey = read_zkey(path, with_digest=checked is not None)
     check_on_curve(zkey.name, all_points(zkey), backend)
     if checked is not None and zkey.sha256 not in checked:
         check_subgroups(zkey.name, all_points(zkey), backend.threads)
@@ -261,7 +273,7 @@ def prove_on_device(key: LoadedKey, synthesis: Synthesis) -> DeviceParts:
     return DeviceParts(a, b1, b2, c, h, public, durations)
 
 
-def finalise(key: LoadedKey, parts: DeviceParts) -> ProofRecord:
+def finalise(key: LoadedKey, parts: DeviceParts) -> MadeProof:
     """Blind the sums with fresh secret r and s and write them as snarkjs does.
 
     pi_a = alpha + A + r delta, pi_b = beta + B2 + s delta, and with b1 = beta + B1 + s delta in G1
@@ -276,10 +288,10 @@ def finalise(key: LoadedKey, parts: DeviceParts) -> ProofRecord:
     sums = g1(g1_from_limbs(parts.c)) + g1(g1_from_limbs(parts.h))
     pi_c = sums + pi_a * scalar(s) + b1 * scalar(r) - delta1 * scalar(r * s % R)
     proof = Proof(g1_coordinates(pi_a), g2_coordinates(pi_b), g1_coordinates(pi_c))
-    return ProofRecord(proof=proof_document(proof), public=parts.public)
+    return MadeProof(proof=proof_document(proof), public=parts.public)
 
 
-def check(key: LoadedKey, record: ProofRecord) -> None:
+def check(key: LoadedKey, record: MadeProof) -> None:
     """Verify a proof against the key with py_arkworks_bls12381.
 
     Raises:
@@ -296,7 +308,7 @@ def check(key: LoadedKey, record: ProofRecord) -> None:
         ) from None
 
 
-def prove(key: LoadedKey, witness: Witness) -> ProofRecord:
+def prove(key: LoadedKey, witness: Witness) -> MadeProof:
     """Prove, and verify before anything leaves: all stages in order.
 
     Raises:

@@ -69,6 +69,11 @@ class Home:
         return self.root / "state" / "witnesses"
 
     @property
+    def journal(self) -> Path:
+        """Every accepted job and its proofs, until they age out."""
+        return self.root / "state" / "journal.db"
+
+    @property
     def checked_keys(self) -> Path:
         """Digests of the keys whose points were looked at one by one."""
         return self.root / "state" / "checked_keys"

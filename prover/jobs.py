@@ -1,84 +1,37 @@
-"""Jobs in memory: one transition table, a bounded queue, idempotency keys, and results that are kept for a while."""
+"""The jobs of a daemon: a bounded queue by priority, idempotency keys, and results that are kept for a while.
+
+Every change is in the journal before anybody hears of it; what an earlier process left unfinished runs again.
+"""
 
 from __future__ import annotations
 
+import heapq
+import logging
 import secrets
 import threading
 import time
-from collections import deque
-from concurrent.futures import Future
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from prover.errors import BusyError, InputError, ProverError
-from prover.protocol import ErrorBody, JobAnswer, JobRequest, JobState, ProofRecord
+from prover.job import TRANSITIONS, Job, revived
+from prover.protocol import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from prover.journal import Journal, StoredJob
+    from prover.protocol import ErrorBody, JobAnswer, JobRequest, ProofRecord
     from prover.timing_log import TimingLog
 
-TRANSITIONS: dict[JobState, frozenset[JobState]] = {
-    JobState.QUEUED: frozenset({JobState.RUNNING, JobState.FAILED, JobState.CANCELLED}),
-    JobState.RUNNING: frozenset({JobState.DONE, JobState.FAILED, JobState.CANCELLED}),
-    JobState.DONE: frozenset(),
-    JobState.FAILED: frozenset(),
-    JobState.CANCELLED: frozenset(),
-}
-
-
-def error_body(error: ProverError) -> ErrorBody:
-    """Write an error for the wire; ``details.exit_status`` keeps what the class of the error means."""
-    details = {**error.details, "exit_status": error.exit_status}
-    return ErrorBody(code=error.code, message=error.message, hint=error.hint, details=details)
-
-
-@dataclass(eq=False)
-class Job:
-    """One accepted request and how far it is. Changed only by ``JobStore``.
-
-    Args:
-        id: Sixteen hex digits.
-        request: What was asked.
-        submitted_unix_ns: Wall clock.
-        submitted_ns: Monotonic clock.
-    """
-
-    id: str
-    request: JobRequest
-    submitted_unix_ns: int
-    submitted_ns: int
-    state: JobState = JobState.QUEUED
-    started_ns: int | None = None
-    started_unix_ns: int | None = None
-    finished_ns: int | None = None
-    finished_unix_ns: int | None = None
-    proofs: list[ProofRecord] = field(default_factory=list)
-    error: ErrorBody | None = None
-    cancel_asked: bool = False
-    ended: Future[None] = field(default_factory=Future)
-
-    def answer(self) -> JobAnswer:
-        """The job as it stands; proofs only once all of them are there."""
-        return JobAnswer(
-            id=self.id,
-            circuit=self.request.circuit,
-            state=self.state,
-            n_partitions=len(self.request.witnesses),
-            n_partitions_done=len(self.proofs),
-            submitted_unix_ns=self.submitted_unix_ns,
-            started_unix_ns=self.started_unix_ns,
-            finished_unix_ns=self.finished_unix_ns,
-            proofs=list(self.proofs) if self.state is JobState.DONE else [],
-            error=self.error,
-        )
+logger = logging.getLogger(__name__)
 
 
 class JobStore:
-    """All jobs of this process; threads may share it.
+    """All jobs of this daemon; threads may share it.
 
     Args:
         log: Gets every JOB event, in the order in which the states change.
+        journal: Keeps them; those that it holds are taken up.
         queue_limit: Unfinished jobs that are held at most.
         on_finished: Called with each job that ends, under the lock of this store.
         kept_proofs: Proofs of finished jobs that are remembered at most (some 4 KiB each; a job without counts as one).
@@ -88,6 +41,7 @@ class JobStore:
     def __init__(
         self,
         log: TimingLog,
+        journal: Journal,
         *,
         queue_limit: int,
         on_finished: Callable[[Job], None] = lambda _job: None,
@@ -95,6 +49,7 @@ class JobStore:
         kept_s: float = 3600,
     ) -> None:
         self._log = log
+        self._journal = journal
         self._queue_limit = queue_limit
         self._on_finished = on_finished
         self._kept_proofs = kept_proofs
@@ -102,9 +57,32 @@ class JobStore:
         self._changed = threading.Condition()
         self._jobs: dict[str, Job] = {}  # in order of submission
         self._by_key: dict[str, Job] = {}
-        self._queue: deque[Job] = deque()
+        self._ready: list[tuple[int, int, Job]] = []  # a heap: jobs with partitions that nobody took
         self._totals = dict.fromkeys((state for state in JobState if state.is_final), 0)
         self._closed = False
+        self._stopped = False
+
+    def recover(self, stored: list[StoredJob]) -> None:
+        """Take up the jobs of earlier processes: results that are still kept, and what has not ended.
+
+        Raises:
+            JournalError: A job that was to be cancelled cannot be.
+        """
+        with self._changed:
+            for entry in stored:
+                job = revived(entry)
+                self._add(job)
+                if job.state.is_final:
+                    _end_waits(job)
+                    continue
+                parts, done = len(job.request.witnesses), len(job.proofs)
+                common = {"job": job.id}
+                self._log.event("JOB", "recovered", common, circuit=job.request.circuit, parts=parts, parts_done=done)
+                if job.cancel_asked:
+                    self._end(job, JobState.CANCELLED)
+                else:
+                    heapq.heappush(self._ready, (-job.request.priority, job.seq, job))
+            self._forget_old()
 
     def submit(self, request: JobRequest, admit: Callable[[JobRequest], None] = lambda _request: None) -> JobAnswer:
         """Accept a request, or find the job that the same request with the same key made before.
@@ -116,6 +94,7 @@ class JobStore:
         Raises:
             InputError: The idempotency key belongs to another request, or ``admit`` refuses.
             BusyError: The queue is full, or no jobs are taken any more.
+            JournalError: It cannot be written down, and is not accepted.
         """
         with self._changed:
             self._forget_old()
@@ -124,81 +103,94 @@ class JobStore:
                 return _same_request(known, request)
             self._refuse_if_busy()
             admit(request)
-            job = Job(secrets.token_hex(8), request, time.time_ns(), time.monotonic_ns())
-            self._jobs[job.id] = job
-            if request.idempotency_key:
-                self._by_key[request.idempotency_key] = job
+            job = Job(secrets.token_hex(8), 0, request, time.time_ns(), time.monotonic_ns())
+            job.todo.extend(range(len(request.witnesses)))
+            try:
+                job.seq = self._journal.accept(job.id, request, job.submitted_unix_ns)
+            except BaseException:
+                self._on_finished(job)  # what was admitted is let go
+                raise
+            self._add(job)
             self._log.event("JOB", "accepted", {"job": job.id}, circuit=request.circuit, parts=len(request.witnesses))
-            self._queue.append(job)
+            heapq.heappush(self._ready, (-request.priority, job.seq, job))
             self._changed.notify_all()
             return job.answer()
 
-    def take(self) -> Job | None:
-        """Wait for the oldest queued job and mark it running; None once the store is closed and empty."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._closed)
-            if not self._queue:
-                return None
-            job = self._queue.popleft()
-            job.started_ns, job.started_unix_ns = time.monotonic_ns(), time.time_ns()
-            self._move(job, JobState.RUNNING)
-            return job
+    def take(self) -> tuple[Job, int] | None:
+        """Wait for the next partition, of the oldest job of the highest priority; None once closed and empty.
 
-    def add_proof(self, job: Job, proof: ProofRecord) -> None:
-        """Record one finished partition."""
-        with self._changed:
-            job.proofs.append(proof)
-
-    def finish(self, job: Job, state: JobState, error: ErrorBody | None = None) -> bool:
-        """End a job; False where it had ended before (a drain that timed out fails what still runs).
-
-        Args:
-            job: The job.
-            state: A final one.
-            error: Why, where the state is failed.
+        Its job is marked running. Whoever takes a partition ends it with ``add_proof`` or ``drop``.
         """
         with self._changed:
-            if job.state.is_final:
-                return False
-            if job in self._queue:
-                self._queue.remove(job)
-            job.error = error
-            job.finished_ns, job.finished_unix_ns = time.monotonic_ns(), time.time_ns()
-            self._totals[state] += 1
-            self._move(job, state)
-            self._on_finished(job)
-            job.ended.set_result(None)
-            return True
+            self._changed.wait_for(lambda: self._stopped or self._front() is not None or self._closed)
+            job = self._front()
+            if job is None or self._stopped:
+                return None
+            if job.state is JobState.QUEUED:
+                job.started_ns, job.started_unix_ns = time.monotonic_ns(), time.time_ns()
+                self._move(job, JobState.RUNNING)
+            job.n_in_work += 1
+            return job, job.todo.popleft()
+
+    def add_proof(self, job: Job, part: int, proof: ProofRecord) -> None:
+        """Record the proof of a partition that was taken; the last one ends its job.
+
+        Raises:
+            JournalError: It could not be written down; call it again.
+        """
+        with self._changed:
+            if not job.is_over and part not in job.proofs:
+                if len(job.proofs) + 1 == len(job.request.witnesses):
+                    self._end(job, JobState.DONE, last=(part, proof))
+                else:
+                    self._journal.add_proof(job.id, part, proof)
+                    job.proofs[part] = proof
+            self._leave(job)
+
+    def drop(self, job: Job, error: ErrorBody | None = None) -> None:
+        """End a partition that was taken without a proof.
+
+        Args:
+            job: Its job.
+            error: Why; the job fails. None where the job is over.
+
+        Raises:
+            JournalError: The end could not be written down; call it again.
+        """
+        with self._changed:
+            if error is not None and not job.is_over:
+                self._end(job, JobState.FAILED, error)
+            self._leave(job)
 
     def cancel(self, job_id: str) -> JobAnswer:
-        """Cancel a queued job now, and a running one after the partition at hand.
+        """Cancel a job now, or where partitions of it are at work, after these.
 
         Raises:
             InputError: There is no such job, or it is done or failed.
+            JournalError: It cannot be written down, and nothing is cancelled.
         """
+        job = self.get(job_id)
         with self._changed:
-            job = self.get(job_id)
             if job.state in (JobState.DONE, JobState.FAILED):
                 raise InputError("job-finished", f"job {job_id} is already {job.state}", "there is nothing to cancel")
-            job.cancel_asked = True
-            if job.state is JobState.QUEUED:
-                self.finish(job, JobState.CANCELLED)
+            if not job.is_over:
+                if job.n_in_work:
+                    self._journal.ask_cancel(job.id)
+                    job.cancel_asked = True
+                else:
+                    self._end(job, JobState.CANCELLED)
             return job.answer()
 
     def get(self, job_id: str) -> Job:
-        """Find a job.
+        """Find a job; never waits for the disk.
 
         Raises:
             InputError: There is no such job, or it ended too long ago.
         """
-        with self._changed:
-            job = self._jobs.get(job_id)
+        job = self._jobs.get(job_id)
         if job is None:
-            raise InputError(
-                "no-such-job",
-                f"there is no job {job_id[:64]!r}",
-                f"the last {self._kept_proofs} results are kept, for {self._kept_s:g} s, while the daemon lives",
-            )
+            hint = f"the last {self._kept_proofs} results are kept, for {self._kept_s:g} s"
+            raise InputError("no-such-job", f"there is no job {job_id[:64]!r}", hint)
         return job
 
     def close(self) -> None:
@@ -206,6 +198,19 @@ class JobStore:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+
+    def stop(self) -> None:
+        """Give out no more partitions, and end every wait: what has not ended stays in the journal."""
+        with self._changed:
+            self._closed = self._stopped = True
+            for job in self._jobs.values():
+                _end_waits(job)
+            self._changed.notify_all()
+
+    def wait_stopped(self, timeout_s: float) -> bool:
+        """Wait for ``stop``, or for some time; returns whether it was called."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._stopped, timeout_s)
 
     @property
     def closed(self) -> bool:
@@ -219,9 +224,45 @@ class JobStore:
 
     def counts(self) -> dict[JobState, int]:
         """Queued and running jobs now, and how many ended in each of the other states since the start."""
-        with self._changed:
-            now = [job.state for job in self._jobs.values()]
-            return {s: self._totals[s] if s.is_final else now.count(s) for s in JobState}
+        now = [job.state for job in list(self._jobs.values())]
+        return {s: self._totals[s] if s.is_final else now.count(s) for s in JobState}
+
+    def _add(self, job: Job) -> None:
+        self._jobs[job.id] = job
+        if job.request.idempotency_key:
+            self._by_key[job.request.idempotency_key] = job
+
+    def _front(self) -> Job | None:
+        while self._ready and (self._ready[0][2].is_over or not self._ready[0][2].todo):
+            heapq.heappop(self._ready)
+        return self._ready[0][2] if self._ready else None
+
+    def _leave(self, job: Job) -> None:
+        """A partition is no longer at work; raises before anything is counted where the end cannot be written."""
+        if job.n_in_work == 1 and job.cancel_asked and not job.state.is_final:
+            self._end(job, JobState.CANCELLED)
+        job.n_in_work -= 1
+
+    def _end(
+        self, job: Job, state: JobState, error: ErrorBody | None = None, last: tuple[int, ProofRecord] | None = None
+    ) -> None:
+        finished_ns, finished_unix_ns = time.monotonic_ns(), time.time_ns()
+        self._journal.finish(
+            job.id,
+            state,
+            started_unix_ns=job.started_unix_ns,
+            finished_unix_ns=finished_unix_ns,
+            error=error,
+            last=last,
+        )
+        if last is not None:
+            job.proofs[last[0]] = last[1]
+        job.error, job.finished_ns, job.finished_unix_ns = error, finished_ns, finished_unix_ns
+        self._totals[state] += 1
+        self._move(job, state)
+        self._on_finished(job)
+        _end_waits(job)
+        self._changed.notify_all()
 
     def _refuse_if_busy(self) -> None:
         if self._closed:
@@ -255,14 +296,29 @@ class JobStore:
 
     def _forget_old(self) -> None:
         finished = [job for job in self._jobs.values() if job.state.is_final]
-        oldest_ns = time.monotonic_ns() - int(self._kept_s * 1e9)
+        oldest_unix_ns = time.time_ns() - int(self._kept_s * 1e9)
         n_kept = 0
-        for job in sorted(finished, key=lambda job: job.finished_ns or 0, reverse=True):
+        old: list[Job] = []
+        for job in sorted(finished, key=lambda job: job.finished_unix_ns or 0, reverse=True):
             n_kept += max(1, len(job.proofs))
-            if n_kept > self._kept_proofs or (job.finished_ns or 0) < oldest_ns:
-                del self._jobs[job.id]
-                if job.request.idempotency_key:
-                    del self._by_key[job.request.idempotency_key]
+            if n_kept > self._kept_proofs or (job.finished_unix_ns or 0) < oldest_unix_ns:
+                old.append(job)
+        if not old:
+            return
+        try:
+            self._journal.forget(job.id for job in old)
+        except ProverError as error:  # they are forgotten another time
+            logger.warning("%s", error.message)
+            return
+        for job in old:
+            del self._jobs[job.id]
+            if job.request.idempotency_key:
+                del self._by_key[job.request.idempotency_key]
+
+
+def _end_waits(job: Job) -> None:
+    if not job.ended.done():
+        job.ended.set_result(None)
 
 
 def _same_request(known: Job, request: JobRequest) -> JobAnswer:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from prometheus_client.core import Metric
 
+    from prover.circuits import Circuits
+    from prover.connections import Connections
     from prover.jobs import JobStore
     from prover.memory.budget import MemoryBudget
     from prover.timing_log import TimingLog
@@ -29,10 +31,21 @@ class Metrics(Collector):
         jobs: Its jobs.
         budget: Its memory.
         log: Its timing log.
+        connections: Its clients.
+        circuits: Its keys.
     """
 
-    def __init__(self, jobs: JobStore, budget: MemoryBudget, log: TimingLog) -> None:
+    def __init__(
+        self,
+        jobs: JobStore,
+        budget: MemoryBudget,
+        log: TimingLog,
+        connections: Connections | None = None,
+        circuits: Circuits | None = None,
+    ) -> None:
         self._jobs = jobs
+        self._connections = connections
+        self._circuits = circuits
         self._budget = budget
         self._log = log
         self._registry = CollectorRegistry()
@@ -68,3 +81,11 @@ class Metrics(Collector):
         yield GaugeMetricFamily("prover_rss_bytes", "Resident memory", rss)
         yield GaugeMetricFamily("prover_peak_rss_bytes", "Highest resident memory (VmHWM)", peak)
         yield CounterMetricFamily("prover_log_lines_lost", "Lines that the timing log refused", self._log.lines_lost)
+        if (clients := self._connections) is not None:
+            yield GaugeMetricFamily("prover_connections", "Clients that are connected", len(clients.open))
+            yield CounterMetricFamily("prover_connections_refused", "Clients beyond the limit", clients.n_refused)
+            yield CounterMetricFamily("prover_connections_timed_out", "Clients that were silent", clients.n_timed_out)
+        if (circuits := self._circuits) is not None:
+            loaded = sum(status.loaded_bytes > 0 for status in circuits.status())
+            yield GaugeMetricFamily("prover_circuits_loaded", "Keys in memory", loaded)
+            yield CounterMetricFamily("prover_circuits_evicted", "Keys that gave way to others", circuits.n_evicted)

@@ -1,234 +1,216 @@
-"""The way of a proof: reserve memory, read the witness, synthesise, device, finalise, verify.
+"""The way of a proof: reserve memory, read the witness, synthesise, queue, device, finalise and verify, journal.
 
-One thread, one job at a time, one partition after the other. A failure ends its job and nothing else.
+Three kinds of threads, so that the device never waits for the host: one takes partitions, reserves their memory and
+synthesises; the device workers run the transforms and sums; one finishes. What lies between them is bounded, by
+``lookahead`` and by the memory budget. A failure ends its job and nothing else.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
-from dataclasses import dataclass
+from queue import Queue
 from typing import TYPE_CHECKING
 
 from kernels.interface import KernelError
 from prover.check import PROCESS_BYTES
-from prover.errors import CapacityError, InputError, ProverError
-from prover.formats.wtns import read_witness
-from prover.groth16 import check, finalise, load_key, prove_on_device, synthesise
-from prover.jobs import error_body
-from prover.protocol import CircuitStatus, JobState
+from prover.errors import CapacityError, ProverError
+from prover.job import error_body
+from prover.journal import JournalError
+from prover.stages import Partition, Stages
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
-    from kernels.interface import Backend
-    from prover.check import CircuitPlan
-    from prover.checked_keys import CheckedKeys
-    from prover.groth16 import DeviceDurations, LoadedKey, Synthesis
-    from prover.jobs import Job, JobStore
+    from prover.circuits import Circuits, LoadedCircuit
+    from prover.job import Job
+    from prover.jobs import JobStore
     from prover.memory.budget import MemoryBudget
     from prover.metrics import Metrics
-    from prover.protocol import JobRequest, ProofRecord
-    from prover.timeline import Value
+    from prover.protocol import JobRequest
     from prover.timing_log import TimingLog
     from prover.witness_store import WitnessStore
 
 logger = logging.getLogger(__name__)
-_WORKER = 0
-
-
-@dataclass(frozen=True)
-class LoadedCircuit:
-    """A circuit that is ready to prove."""
-
-    plan: CircuitPlan
-    key: LoadedKey
+_JOURNAL_PAUSE_S = 1.0
 
 
 class Engine:
-    """Loads the circuits and proves, in one thread of its own.
+    """Loads the circuits and proves, in threads of its own.
 
     Args:
-        plans: The circuits, checked, with what they will take.
-        backend: What computes.
+        circuits: The keys.
         budget: Where all memory is reserved.
         jobs: Where work comes from and results go.
         witnesses: Where witnesses lie that were put.
-        checked_keys: The keys that need no check of their subgroups any more.
         log: Gets the events of every stage.
         metrics: Gets the durations of every stage.
+        n_workers: Threads that take partitions to the device.
+        lookahead: Partitions that wait for the device, synthesised, at most.
+        memory_wait_s: How long a partition waits for memory before its job fails.
     """
 
     def __init__(
         self,
-        plans: list[CircuitPlan],
+        circuits: Circuits,
         *,
-        backend: Backend,
         budget: MemoryBudget,
         jobs: JobStore,
         witnesses: WitnessStore,
-        checked_keys: CheckedKeys,
         log: TimingLog,
         metrics: Metrics,
+        n_workers: int = 1,
+        lookahead: int = 1,
+        memory_wait_s: float = 600,
     ) -> None:
-        self._plans = {plan.name: plan for plan in plans}
-        self._backend = backend
+        self._circuits = circuits
         self._budget = budget
         self._jobs = jobs
         self._witnesses = witnesses
-        self._checked_keys = checked_keys
         self._log = log
-        self._metrics = metrics
-        self._loaded: dict[str, LoadedCircuit] = {}
+        self._stages = Stages(log, metrics)
+        self._memory_wait_s = memory_wait_s
+        self._to_device: Queue[Partition | None] = Queue(lookahead)
+        self._to_finish: Queue[Partition | None] = Queue(n_workers)
+        self._workers = [
+            threading.Thread(target=self._guarded, args=(self._device_worker, i), name=f"device-{i}", daemon=True)
+            for i in range(n_workers)
+        ]
+        self._finisher = threading.Thread(target=self._guarded, args=(self._finish_all,), name="finish", daemon=True)
         self.loaded = threading.Event()
         self.fatal: Exception | None = None
 
     def run(self) -> None:
-        """Body of the thread: load every circuit, then prove until the jobs are closed and done."""
-        try:
-            self._budget.reserve(PROCESS_BYTES, "the process itself", deadline_s=0)
-            for plan in self._plans.values():
-                if self._jobs.closed:
-                    break
-                self._load(plan)
-            self.loaded.set()
-            while (job := self._jobs.take()) is not None:
-                self._prove(job)
-        except Exception as error:  # noqa: BLE001 - the thread's end must reach the main thread, whatever it is
-            self.fatal = error
+        """Body of the first thread: load circuits, then prove until the jobs are closed and done."""
+        self._guarded(self._run)
 
     def admit(self, request: JobRequest) -> None:
         """Refuse what can never be proved here.
 
         Raises:
             InputError: There is no such circuit, or a witness cannot be read.
+            CapacityError: The circuit does not fit the budget.
         """
-        if request.circuit not in self._plans:
-            known = ", ".join(self._plans) or "none is configured"
-            raise InputError("no-such-circuit", f"there is no circuit {request.circuit!r}", f"circuits here: {known}")
+        self._circuits.check_fits(request.circuit)
         self._witnesses.claim(request)
 
-    def circuits(self) -> list[CircuitStatus]:
-        """Every circuit that is loaded."""
-        return [
-            CircuitStatus(
-                name=name,
-                sha256=circuit.key.sha256,
-                n_constraints_domain=circuit.key.domain_size,
-                n_public=circuit.key.n_public,
-                loaded_bytes=circuit.key.held_bytes,
-            )
-            for name, circuit in list(self._loaded.items())
-        ]
+    def _run(self) -> None:
+        self._budget.reserve(PROCESS_BYTES, "the process itself", deadline_s=0)
+        self._circuits.preload(lambda: self._jobs.closed)
+        self.loaded.set()
+        for thread in (*self._workers, self._finisher):
+            thread.start()
+        while (taken := self._jobs.take()) is not None:
+            self._start(*taken)
+        for _ in self._workers:
+            self._to_device.put(None)
+        for thread in self._workers:
+            thread.join()
+        self._to_finish.put(None)
+        self._finisher.join()
 
-    def _load(self, plan: CircuitPlan) -> None:
-        reservation = self._budget.reserve(plan.load_bytes, f"key {plan.name}", deadline_s=0)
-        start_ns = time.monotonic_ns()
+    def _guarded(self, body: Callable[..., None], *arguments: object) -> None:
+        """Run the body of a thread: its end by a fault must reach the main thread, whatever it is."""
         try:
-            key = load_key(plan.path, self._backend, self._checked_keys)
-        except KernelError as error:
-            raise ProverError("kernel", f"the key of {plan.name} cannot be loaded: {error}") from error
-        if plan.sha256 not in (None, key.sha256):
-            raise InputError(
-                "circuit-digest",
-                f"{plan.path} has the digest {key.sha256}, not {plan.sha256}",
-                "remove this damaged file, and ship the circuit again",
-            )
-        reservation.resize(plan.held_bytes)
-        self._loaded[plan.name] = LoadedCircuit(plan, key)
-        self._log.event(
-            "CIRCUIT",
-            "loaded",
-            circuit=plan.name,
-            sha256=key.sha256,
-            load_us=_us(start_ns),
-            held_bytes=key.held_bytes,
-        )
+            body(*arguments)
+        except Exception as error:  # noqa: BLE001 - the main thread raises it again
+            self.fatal = error
 
-    def _prove(self, job: Job) -> None:
-        state, error = JobState.DONE, None
+    def _start(self, job: Job, part: int) -> None:
+        """Reserve, synthesise, and hand over to the device."""
+        circuit: LoadedCircuit | None = None
         try:
-            for part in range(len(job.request.witnesses)):
-                if job.cancel_asked:
-                    state = JobState.CANCELLED
-                    break
-                self._jobs.add_proof(job, self._prove_partition(job, part))
-        except ProverError as failure:
-            state, error = JobState.FAILED, failure
-        except KernelError as failure:
-            state, error = JobState.FAILED, ProverError("kernel", f"a computation failed: {failure}")
-        except MemoryError:
-            state, error = JobState.FAILED, CapacityError("out-of-memory", "the machine gave no more memory")
-        except Exception as failure:
-            logger.exception("job %s failed by a fault of this program", job.id)
-            message = f"a fault of this program: {type(failure).__name__}; the daemon's standard error has the details"
-            state, error = JobState.FAILED, ProverError("internal", message)
-        if error is not None:
+            circuit = self._circuits.use(job.request.circuit, self._memory_wait_s)
+            holder = f"partition {part} of job {job.id}"
+            reservation = self._budget.reserve(circuit.plan.work_bytes, holder, deadline_s=self._memory_wait_s)
+        except Exception as failure:  # noqa: BLE001 - every failure ends the job with its reason
+            if circuit is not None:
+                self._circuits.let_go(circuit)
+            self._fail(job, failure)
+            return
+        partition = Partition(job, part, circuit, reservation)
+        if self._advance(partition, self._synthesise):
+            self._to_device.put(partition)
+
+    def _device_worker(self, number: int) -> None:
+        while (partition := self._to_device.get()) is not None:
+            partition.worker = number
+            if self._advance(partition, self._stages.on_device):
+                self._to_finish.put(partition)
+
+    def _finish_all(self) -> None:
+        while (partition := self._to_finish.get()) is not None:
+            self._advance(partition, self._finish)
+
+    def _synthesise(self, partition: Partition) -> None:
+        witness = partition.job.request.witnesses[partition.part]
+        self._stages.synthesise(partition, self._witnesses.path_of(witness))
+
+    def _finish(self, partition: Partition) -> None:
+        job, part = partition.job, partition.part
+        proof = self._stages.finish(partition)
+        self._release(partition)
+        if len(job.proofs) + 1 == len(job.request.witnesses):
+            self._sample(job)
+        self._record(lambda: self._jobs.add_proof(job, part, proof))
+
+    def _advance(self, partition: Partition, stage: Callable[[Partition], None]) -> bool:
+        """Run one stage; where it fails, or the job is over, the partition leaves. Returns whether it goes on."""
+        if partition.job.is_over:
+            self._release(partition)
+            self._record(lambda: self._jobs.drop(partition.job))
+            return False
+        try:
+            stage(partition)
+        except Exception as failure:  # noqa: BLE001 - every failure ends the job with its reason
+            self._release(partition)
+            self._fail(partition.job, failure)
+            return False
+        return True
+
+    def _release(self, partition: Partition) -> None:
+        if not partition.has_left:
+            partition.has_left = True
+            partition.synthesis = partition.sums = None
+            partition.reservation.drop()
+            self._circuits.let_go(partition.circuit)
+
+    def _fail(self, job: Job, failure: Exception) -> None:
+        error = _explained(job, failure)
+        if not job.is_over:
             logger.warning("job %s failed: %s", job.id, error.message)
+            self._sample(job)
+        self._record(lambda: self._jobs.drop(job, error_body(error)))
+
+    def _sample(self, job: Job) -> None:
         self._log.memory_sample(self._budget.total_bytes, self._budget.reserved_bytes, {"job": job.id})
-        self._jobs.finish(job, state, error_body(error) if error else None)
 
-    def _prove_partition(self, job: Job, part: int) -> ProofRecord:
-        circuit = self._loaded.get(job.request.circuit)
-        if circuit is None:  # a drain stopped the loading
-            raise ProverError("draining", "the daemon was stopped before this circuit was loaded")
-        common: dict[str, Value] = {"job": job.id, "part": part, "worker": _WORKER}
-        holder = f"partition {part} of job {job.id}"
-        # one partition at a time beside the keys: that it fits was checked before the start, so nobody waits
-        with self._budget.reserve(circuit.plan.work_bytes, holder, deadline_s=0):
-            path = self._witnesses.path_of(job.request.witnesses[part])
-            synthesis = self._synthesise(circuit.key, path, common)
-            self._log.event("TIMELINE", "GPU_QUEUE", common)
-            return self._on_device(circuit.key, synthesis, common)
+    def _record(self, change: Callable[[], None]) -> None:
+        """Make a change that the journal must hold first: while it cannot be written, everything waits for the disk.
 
-    def _synthesise(self, key: LoadedKey, path: Path, common: dict[str, Value]) -> Synthesis:
-        start_ns = self._log.event("TIMELINE", "SYNTH_START", common)
-        synthesis = synthesise(key, read_witness(path))
-        synth_us = _us(start_ns)
-        self._log.event("TIMELINE", "SYNTH_END", common, synth_us=synth_us)
-        self._metrics.observe("synthesis", synth_us)
-        return synthesis
-
-    def _on_device(self, key: LoadedKey, synthesis: Synthesis, common: dict[str, Value]) -> ProofRecord:
-        on_device: dict[str, Value] = {**common, "dev": self._backend.device}
-        self._log.event("TIMELINE", "GPU_PICKUP", on_device)
-        start_ns = self._log.event("TIMELINE", "GPU_START", on_device)
-        parts = prove_on_device(key, synthesis)
-        gpu_us = _us(start_ns)
-        self._log_phases(parts.durations, on_device)
-        self._log.event("TIMELINE", "GPU_END", on_device, gpu_us=gpu_us)
-        self._metrics.observe("device", gpu_us)
-        start_ns = time.monotonic_ns()
-        record = finalise(key, parts)
-        finish_us = _us(start_ns)
-        verify_ns = time.monotonic_ns()
-        check(key, record)
-        verify_us, total_us = _us(verify_ns), _us(start_ns)
-        self._log.event("FIN_TIMING", "partition", common, finish_us=finish_us, verify_us=verify_us, total_us=total_us)
-        self._metrics.observe("finish", total_us)
-        return record
-
-    def _log_phases(self, durations: DeviceDurations, common: dict[str, Value]) -> None:
-        ntt_h_us = (durations.ntt_ns + durations.h_msm_ns) // 1000
-        self._log.event(
-            "CUZK_NTT_H",
-            "phases",
-            common,
-            ntt_kernels_us=durations.ntt_ns // 1000,
-            msm_invoke_us=durations.h_msm_ns // 1000,
-            total_us=ntt_h_us,
-        )
-        self._log.event(
-            "CUZK_TIMING",
-            "phases",
-            common,
-            ntt_msm_h_us=ntt_h_us,
-            tail_msm_us=durations.tail_msm_ns // 1000,
-            b_g2_msm_us=durations.b_g2_msm_ns // 1000,
-            gpu_total_us=durations.total_ns // 1000,
-        )
+        A daemon that ends meanwhile leaves the job unfinished in its journal, and the next one proves it again.
+        """
+        said = False
+        while True:
+            try:
+                change()
+            except JournalError as error:
+                if not said:
+                    logger.error("%s: its results wait until it can", error.message)  # noqa: TRY400 - no traceback
+                    said = True
+                if self._jobs.wait_stopped(_JOURNAL_PAUSE_S):
+                    return
+            else:
+                return
 
 
-def _us(since_ns: int) -> int:
-    return (time.monotonic_ns() - since_ns) // 1000
+def _explained(job: Job, failure: Exception) -> ProverError:
+    if isinstance(failure, ProverError):
+        return failure
+    if isinstance(failure, KernelError):
+        return ProverError("kernel", f"a computation failed: {failure}")
+    if isinstance(failure, MemoryError):
+        return CapacityError("out-of-memory", "the machine gave no more memory")
+    logger.error("job %s failed by a fault of this program", job.id, exc_info=failure)
+    message = f"a fault of this program: {type(failure).__name__}; the daemon's standard error has the details"
+    return ProverError("internal", message)

@@ -101,6 +101,7 @@ class JobRequest(Record):
     circuit: Name
     witnesses: list[WitnessRef] = Field(min_length=1, max_length=256)
     idempotency_key: Annotated[str, StringConstraints(min_length=1, max_length=128)] | None = None
+    priority: int = Field(default=0, ge=-100, le=100, description="higher ones go first, between partitions too")
 
 
 class JobState(StrEnum):
@@ -146,6 +147,7 @@ class JobAnswer(Record):
     id: str
     circuit: Name
     state: JobState
+    priority: int = 0
     n_partitions: int
     n_partitions_done: int
     submitted_unix_ns: int
@@ -194,6 +196,7 @@ class MemoryStatus(Record):
     reserved_bytes: int
     rss_bytes: int
     peak_rss_bytes: int = Field(description="VmHWM of /proc/self/status")
+    held_bytes: dict[str, int] = Field(default={}, description="who reserved how much")
 
 
 class StatusAnswer(Record):
@@ -206,6 +209,61 @@ class StatusAnswer(Record):
     jobs: dict[JobState, int]
     circuits: list[CircuitStatus]
     memory: MemoryStatus
+
+
+class Percentiles(Record):
+    """What a series of durations looks like, in whole microseconds; nearest ranks, so every figure was measured.
+
+    ``p95_us`` needs 20 durations and ``p99_us`` 100: from fewer they would be the maximum under another name.
+    """
+
+    n: int
+    min_us: int
+    mean_us: int
+    p50_us: int
+    p95_us: int | None
+    p99_us: int | None
+    max_us: int
+
+
+class BenchSample(Record):
+    """One measured job that was done."""
+
+    job: str
+    latency_us: int = Field(description="from just before its submission until its proofs were here, by the client")
+    queue_us: int = Field(description="from acceptance to the start, by the daemon's wall clock")
+    run_us: int = Field(description="from the start to the last verified proof, by the daemon's wall clock")
+
+
+class BenchAnswer(StoredRecord):
+    """``prover ctl bench --json`` and ``prover bench --json``: what a load of equal jobs came to.
+
+    The wall begins with the submission of the first measured job, once all warm-up jobs have ended, and ends with the
+    arrival of the last proof. A job that failed is in ``errors``, and in no figure but ``n_failed`` and the wall.
+    """
+
+    circuit: Name
+    circuit_sha256: Sha256
+    domain_size: int
+    n_public: int
+    n_jobs: int = Field(description="measured jobs that were submitted")
+    n_partitions: int = Field(description="proofs of one job")
+    concurrency: int = Field(description="jobs in flight at most")
+    n_warmup: int = Field(description="jobs before the measured ones, in no figure")
+    n_done: int
+    n_failed: int
+    n_proofs: int = Field(description="of the jobs that were done")
+    n_verified: int = Field(description="proofs that the client verified anew, after the measurement; warm-up included")
+    wall_us: int
+    proofs_per_s: float = Field(description="n_proofs over the wall")
+    latency: Percentiles | None = Field(description="None where no job was done; the same for the other two")
+    queue: Percentiles | None
+    run: Percentiles | None
+    samples: list[BenchSample] = Field(description="in the order of their ends")
+    errors: list[ErrorBody] = Field(description="why jobs failed, one entry a failed job")
+    started_unix_ns: int = Field(description="when the wall began; the daemon's log has the jobs between the two")
+    finished_unix_ns: int
+    daemon: DaemonRecord | None = Field(description="who proved; None for `prover bench`, which has no daemon")
 
 
 class Problem(Record):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import socket
 import threading
 import time
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from prover.connections import Connection, Connections
 from prover.errors import ProverError
 
 if TYPE_CHECKING:
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 
 _START_DEADLINE_S = 30.0
 _GRACE_S = 5
+_SAY_EVERY_S = 60.0
 
 
 def bind_loopback(host: str, port: int) -> socket.socket:
@@ -36,15 +40,63 @@ def bind_loopback(host: str, port: int) -> socket.socket:
     return listener
 
 
+class _OncePerMinute(logging.Filter):
+    """Lets each warning of the server pass once a minute: clients that send nonsense must not fill the log."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said_s: dict[object, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno > logging.WARNING:
+            return True
+        now_s = time.monotonic()
+        is_due = now_s - self._said_s.get(record.msg, -_SAY_EVERY_S) >= _SAY_EVERY_S
+        if is_due:
+            self._said_s[record.msg] = now_s
+        return is_due
+
+
+_quiet = _OncePerMinute()
+
+
+class _Server(uvicorn.Server):
+    """Uvicorn with our own way to accept: its own fills the log once descriptors run out, and knows no bound."""
+
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket], connections: Connections) -> None:
+        super().__init__(config)
+        self._listeners = sockets
+        self._connections = connections
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets or [])
+        self._connections.open = self.server_state.connections
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._connections.accept(s, self._connection)) for s in self._listeners]
+        self._tasks.append(loop.create_task(self._connections.sweep()))
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._connections.close_unfinished()
+        await super().shutdown(sockets=[*(sockets or []), *self._listeners])
+
+    def _connection(self) -> Connection:
+        return Connection(self.config, self.server_state, self.lifespan.state)
+
+
 class HttpServer:
     """Serves one application until it is stopped.
 
     Args:
         app: The application.
         sockets: Listening sockets; closed when the server stops.
+        connections: Bounds its clients.
     """
 
-    def __init__(self, app: FastAPI, sockets: list[socket.socket]) -> None:
+    def __init__(self, app: FastAPI, sockets: list[socket.socket], connections: Connections) -> None:
         config = uvicorn.Config(
             app,
             loop="asyncio",
@@ -58,8 +110,9 @@ class HttpServer:
             server_header=False,
             timeout_graceful_shutdown=_GRACE_S,
         )
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": sockets}, name="http", daemon=True)
+        logging.getLogger("uvicorn.error").addFilter(_quiet)  # the same object again changes nothing
+        self._server = _Server(config, sockets, connections)
+        self._thread = threading.Thread(target=self._server.run, name="http", daemon=True)
 
     def start(self) -> None:
         """Start the thread and wait until it answers.

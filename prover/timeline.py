@@ -41,13 +41,17 @@ EVENTS: dict[tuple[str, str], tuple[str, ...]] = {
         "threads",
         "wall_unix_ns",
     ),
+    # What the daemon was started with, all defaults included: SECTION.KEY:VALUE, joined by "/".
+    ("CONFIG", "effective"): ("options",),
     # The daemon itself.
     ("DAEMON", "ready"): ("pid", "start_us"),
     ("DAEMON", "draining"): ("jobs_left",),
     ("DAEMON", "stopped"): ("uptime_us", "peak_rss_bytes"),
     ("CIRCUIT", "loaded"): ("circuit", "sha256", "load_us", "held_bytes"),
-    # A job from acceptance to its end.
+    ("CIRCUIT", "evicted"): ("circuit", "held_bytes"),
+    # A job from acceptance to its end; recovered: an earlier process accepted it, and did not finish it.
     ("JOB", "accepted"): ("circuit", "parts"),
+    ("JOB", "recovered"): ("circuit", "parts", "parts_done"),
     ("JOB", "started"): ("queue_us",),
     ("JOB", "done"): ("queue_us", "total_us"),
     ("JOB", "failed"): ("queue_us", "total_us", "code"),

@@ -10,6 +10,7 @@ import secrets
 import stat
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -17,6 +18,7 @@ from prover.errors import CapacityError, InputError, ProverError
 from prover.protocol import WitnessAnswer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from types import TracebackType
 
     from prover.protocol import JobRequest, WitnessRef
@@ -32,27 +34,31 @@ class WitnessStore:
     have passed: two clients may put the same witness, and the end of one's job must not take it from the other.
 
     Args:
-        folder: Exists. Whatever lies in it is erased: it belongs to jobs of an earlier process.
+        folder: Exists. Whatever lies in it and is not needed is erased.
         limit_bytes: Size of the largest witness that any circuit takes.
+        unfinished: Requests of earlier processes that are still to be served.
     """
 
-    def __init__(self, folder: Path, limit_bytes: int) -> None:
+    def __init__(self, folder: Path, limit_bytes: int, unfinished: Iterable[JobRequest] = ()) -> None:
         self._folder = folder
         self.limit_bytes = limit_bytes
         self._lock = threading.Lock()
-        self._needed: dict[str, int] = {}  # digest -> unfinished jobs
+        self._needed: Counter[str] = Counter()  # digest -> unfinished jobs
         self._unclaimed: dict[str, list[float]] = {}  # digest -> times of puts that no job has claimed
-        self.erase_all()
+        for request in unfinished:
+            self._needed.update(_digests(request))
+        self.erase_unneeded()
 
-    def erase_all(self) -> None:
-        """Erase every file, as far as that is possible."""
+    def erase_unneeded(self) -> None:
+        """Erase every file that no unfinished job needs, as far as that is possible."""
         try:
             left = list(self._folder.iterdir())
         except OSError as error:
             logger.warning("the folder of witnesses cannot be read: %s", error)
             return
         for path in left:
-            _erase(path)
+            if not self._needed[path.name]:
+                _erase(path)
 
     def receive(self, sha256: str) -> IncomingWitness:
         """Start to take a witness; use it as a context manager, write to it, then commit."""
@@ -63,6 +69,7 @@ class WitnessStore:
         with self._lock:
             try:
                 part.replace(self._folder / sha256)
+                _sync_folder(self._folder)
             except OSError as error:
                 raise _not_stored(error) from None
             self._unclaimed.setdefault(sha256, []).append(time.monotonic())
@@ -78,7 +85,7 @@ class WitnessStore:
             _check_readable(i, self.path_of(reference))
         with self._lock:
             for sha256 in _digests(request):
-                self._needed[sha256] = self._needed.get(sha256, 0) + 1
+                self._needed[sha256] += 1
                 if puts := self._unclaimed.get(sha256):
                     puts.pop(0)
 
@@ -163,6 +170,10 @@ class IncomingWitness:
             InputError: Its digest is another than was announced.
         """
         found = self._digest.hexdigest()
+        try:
+            os.fsync(self._fd)  # a job that is accepted survives a power failure, and needs its witness then
+        except OSError as error:
+            raise _not_stored(error) from None
         if found != self._sha256:
             raise InputError(
                 "witness-digest",
@@ -188,6 +199,14 @@ def _erase(path: Path) -> None:
         path.unlink(missing_ok=True)
     except OSError as error:
         logger.warning("a witness cannot be erased: %s", error)
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _not_stored(error: OSError) -> ProverError:

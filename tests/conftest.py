@@ -15,19 +15,35 @@ if TYPE_CHECKING:
     from cuzkops.steps.build import Artifact
 
 ROOT = Path(__file__).parents[1]
-# A shell that is not interactive starts background jobs with Ctrl-C ignored, and children inherit that. Tests send it.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell that is not interactive starts background jobs with Ctrl-C ignored, nohup does so with the hang-up, and
+# children inherit that. Tests send both.
+for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
 
+# Files of a minute and more begin first: one that began last would keep the other workers waiting.
+LONG_FILES = (
+    "test_deploy_sshd.py",
+    "test_demo.py",
+    "test_docker_build.py",
+    "test_kernels_compilers.py",
+    "test_cli_deployed.py",
+    "test_hosts.py",
+    "test_artifact_local.py",
+    "test_first_contact.py",
+)
 REQUIRE_PEERS = os.environ.get("CUZKOPS_REQUIRE_PEERS") == "1"
 
 
 @pytest.fixture(autouse=True)
-def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _clean_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """No test reads or writes what belongs to the user who runs it."""
     for name in ("CUZKOPS_TARGET", "CUZKOPS_KNOWN_HOSTS", "PROVER_RELEASE_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg-state"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "xdg-cache"))
 
 
 @pytest.fixture(scope="session")
@@ -38,6 +54,12 @@ def local_artifact(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(ROOT / "build" / "test-cache"))
         return build(BuildRequest("local", tmp_path_factory.mktemp("local") / "artifact"), lambda _: None)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    ranks = {name: rank for rank, name in enumerate(LONG_FILES)}
+    items.sort(key=lambda item: ranks.get(item.path.name, len(ranks)))  # stable: the rest stays shuffled
 
 
 def _forbid_skip(report: Any) -> None:

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuzkops.artifact.listing import why_no_name
 from cuzkops.errors import OpsError
 from cuzkops.records import Layer
 
@@ -33,7 +34,8 @@ def write_layer(folder: Path, name: LayerName, out: Path) -> Layer:
         out: Existing folder that receives the archive.
 
     Raises:
-        OpsError: Something in ``folder`` is neither a regular file nor a folder.
+        OpsError: Something in ``folder`` is neither a regular file nor a folder, or has a name that not every host
+            lists as it is.
     """
     with tempfile.NamedTemporaryFile(dir=out, prefix=".layer-", delete=False) as raw:
         partial = Path(raw.name)
@@ -61,6 +63,8 @@ def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
     if path.is_symlink() or not (path.is_file() or path.is_dir()):
         # a release is made of hard links: a symbolic link could point out of it
         raise OpsError("layer-entry", f"{path} is neither a regular file nor a folder: it cannot be in a layer")
+    if reason := why_no_name(name):
+        raise OpsError("layer-entry", f"{path} cannot be in a layer: {reason}")
     if path.is_dir():
         entry.type, entry.mode = tarfile.DIRTYPE, 0o755
         archive.addfile(entry)

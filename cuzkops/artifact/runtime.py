@@ -73,7 +73,7 @@ def runtime_layer(kind: RuntimeKind, project: Path, progress: Callable[[str], No
         deadline: On the clock of ``time.monotonic``, in seconds.
     """
     distributions = closure(project_requirements(project))
-    cache = _cache_folder() / _key(kind, distributions)
+    cache = cache_folder("runtime") / _key(kind, distributions)
     found = _load(cache)
     if found is not None:
         progress(f"runtime: {kind}, from the cache")
@@ -94,9 +94,10 @@ def runtime_layer(kind: RuntimeKind, project: Path, progress: Callable[[str], No
         (ready / "facts.json").write_text(json.dumps(facts))
         try:
             ready.rename(cache)
-        except OSError:  # another build was faster, or what lies there is damaged
-            shutil.rmtree(cache, ignore_errors=True)
-            ready.rename(cache)
+        except OSError:
+            if _load(cache) is None:  # damaged; a sound one is of another build that was faster, and may be in use
+                shutil.rmtree(cache, ignore_errors=True)
+                ready.rename(cache)
     prune(cache.parent)
     made_layer = _load(cache)
     if made_layer is None:
@@ -104,8 +105,9 @@ def runtime_layer(kind: RuntimeKind, project: Path, progress: Callable[[str], No
     return made_layer
 
 
-def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cuzkops" / "runtime"
+def cache_folder(kind: str) -> Path:
+    """Where the tool keeps what it can make again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cuzkops" / kind
 
 
 def _key(kind: RuntimeKind, distributions: list[Distribution]) -> str:
@@ -140,7 +142,7 @@ def _load(cache: Path) -> RuntimeLayer | None:
 
 
 def prune(folder: Path) -> None:
-    """Remove all but the ``KEPT`` layers of the cache that were used last."""
+    """Remove all but the ``KEPT`` entries of a cache that were used last."""
     entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
     for entry in sorted(entries, key=lambda entry: entry.stat().st_mtime_ns, reverse=True)[KEPT:]:
         shutil.rmtree(entry, ignore_errors=True)

@@ -53,13 +53,18 @@ def revision(project: Path) -> Revision:
         return Revision(version, os.environ["GIT_REVISION"], os.environ.get("GIT_DIRTY") == "true")
     if not (project / ".git").exists():
         return Revision(version, "", dirty=False)
-    commit = _git(project, "rev-parse", "HEAD")
+    commit = git(project, "rev-parse", "HEAD")
     return Revision(
-        version, commit, bool(commit and _git(project, "status", "--porcelain", "--", *_ENTERS_THE_ARTIFACT))
+        version, commit, bool(commit and git(project, "status", "--porcelain", "--", *_ENTERS_THE_ARTIFACT))
     )
 
 
-def _git(project: Path, *words: str) -> str:
+def git(project: Path, *words: str) -> str:
+    """What a git command prints; an empty string where there is no git or no checkout.
+
+    Raises:
+        TimeoutExpired: git does not answer.
+    """
     try:
         ended = subprocess.run(
             ["git", "-C", project, *words], capture_output=True, text=True, check=False, timeout=GIT_TIMEOUT_S

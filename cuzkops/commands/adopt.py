@@ -25,7 +25,7 @@ def adopt(
     Nothing is stopped or restarted; one file on the host says that this process is the daemon of that name.
     """
     from cuzkops.steps import adopt as step  # noqa: PLC0415 - `--help` loads no records
-    from cuzkops.steps.kill import inspect_pid  # noqa: PLC0415 - the same
+    from cuzkops.steps.aim import inspect_pid  # noqa: PLC0415 - the same
 
     with place.open() as (host, layout):
         place.screen.say(shown_text(inspect_pid(host, pid)))

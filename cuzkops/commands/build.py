@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cuzkops.commands.options import BaseImage, Builder, BuilderName, Timeout, duration_s, with_output
+from cuzkops.errors import UsageError
 from cuzkops.project import find_project
 from cuzkops.session import Session
 from cuzkops.units import format_bytes
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from cuzkops.steps.build import Artifact, BuildRequest
 
 DEFAULT_ARTIFACT = Path("build/artifact")
+DEFAULT_EXTRACTED = Path("build/extracted")
 
 
 @with_output
@@ -23,15 +25,84 @@ def build(
     session: Session,
     *,
     builder: Builder = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the artifact.")] = DEFAULT_ARTIFACT,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="DIR",
+            help="Folder of the artifact. [default: build/artifact; build/extracted with --extract]",
+            show_default=False,
+        ),
+    ] = None,
     base_image: BaseImage = None,
+    dockerfile: Annotated[
+        Path | None,
+        typer.Option(
+            "--dockerfile",
+            metavar="FILE",
+            help="With --extract: the Dockerfile of another project. [default: Dockerfile in its context]",
+            show_default=False,
+        ),
+    ] = None,
+    build_context: Annotated[
+        Path, typer.Option("--context", metavar="DIR", help="With --extract: the folder that it builds from.")
+    ] = Path(),
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target", metavar="STAGE", help="With --extract: a stage; else its last one.", show_default=False
+        ),
+    ] = None,
+    extract: Annotated[
+        str | None,
+        typer.Option(
+            "--extract",
+            metavar="PATH",
+            help="Build another project, and take this file or folder out of the image.",
+            show_default=False,
+        ),
+    ] = None,
     timeout: Timeout = "60m",
 ) -> None:
-    """Build the artifact: the prover, its libraries and its interpreter, in layers."""
-    artifact = build_artifact(session, builder, base_image, out, timeout)
+    """Build the artifact: the prover, its libraries and its interpreter, in layers.
+
+    With --extract, build another project by its own Dockerfile instead, such as a daemon in Rust, and take one file or
+    folder out of the image; build.json beside it says its digest, size and revision.
+    """
+    if extract is not None:
+        where = dockerfile or build_context / "Dockerfile"
+        _extract(session, where, build_context, target, extract, out=out, timeout=timeout)
+        return
+    if dockerfile is not None or target is not None or build_context != Path():
+        message = "--dockerfile, --context and --target say how another project is built"
+        raise UsageError("build", message, "add --extract PATH, the file to take out of the image")
+    artifact = build_artifact(session, builder, base_image, out or DEFAULT_ARTIFACT, timeout)
     session.screen.result(
         {"directory": str(artifact.directory), "manifest": artifact.manifest}, artifact_text(artifact)
     )
+
+
+def _extract(
+    session: Session,
+    dockerfile: Path,
+    context: Path,
+    target: str | None,
+    path: str,
+    *,
+    out: Path | None,
+    timeout: str,
+) -> None:
+    from cuzkops.steps import extract as step  # noqa: PLC0415 - `--help` loads no builder
+
+    request = step.ExtractRequest(
+        dockerfile, context, path, out or DEFAULT_EXTRACTED, target, timeout_s=duration_s(timeout)
+    )
+    session.screen.say(f"build: {dockerfile}, {path} into {request.out}")
+    found = step.extract(request, session.screen.say if session.screen.verbose else session.screen.progress)
+    record = found.record
+    revision = f"revision {record.git[:12]}{' with changes' if record.dirty else ''}" if record.git else "no revision"
+    text = f"built {found.path}: sha256 {record.sha256}, {format_bytes(record.n_bytes)}, {revision}"
+    session.screen.result({"path": str(found.path), "build": record}, text)
 
 
 def build_request(builder: BuilderName | None, base_image: str | None, out: Path, timeout: str) -> BuildRequest:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -81,6 +80,8 @@ def report_text(report: DemoReport, keep: Path | None) -> str:
 
 @contextlib.contextmanager
 def _folder(keep: Path | None) -> Iterator[Path]:
+    import tempfile  # noqa: PLC0415 - `--help` writes nothing, and this loads the random numbers too
+
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="cuzkops-demo-") as name:
             yield Path(name)

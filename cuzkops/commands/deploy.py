@@ -15,13 +15,16 @@ from cuzkops.commands.options import (
     Config,
     DryRun,
     Grace,
+    Keep,
     Need,
+    Thorough,
     Timeout,
     duration_s,
+    keep_count,
     on_host,
     size_bytes,
 )
-from cuzkops.commands.ship import carried_config, transfer_text
+from cuzkops.commands.ship import carried_config, transfers_shown
 from cuzkops.errors import OpsError
 from cuzkops.session import Place
 from cuzkops.state import new_run_id
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
 
     import typer
 
+    from cuzkops.memory_curve import Point
     from cuzkops.memory_verdict import Reason, Sample
     from cuzkops.rendering import Screen
     from cuzkops.session import Session
@@ -53,6 +57,8 @@ def deploy(
     need: Need = None,
     timeout: Timeout = "30m",
     grace: Grace = None,
+    thorough: Thorough = False,
+    keep: Keep = 5,
     dry_run: DryRun = False,
 ) -> None:
     """Build, ship, check, stop the old daemon, wait for its memory, launch the new one, and verify what runs.
@@ -81,6 +87,8 @@ def deploy(
             last_peak_bytes=last_peak_bytes(state, str(place.target), place.name),
             grace_s=None if grace is None else duration_s(grace),
             wait_timeout_s=duration_s(timeout),
+            thorough=thorough,
+            keep=keep_count(keep),
         )
         if dry_run:
             place.screen.plan(step.plan(host, layout, request, load_artifact(artifact or DEFAULT_ARTIFACT)))
@@ -110,10 +118,12 @@ class DeployView:
         self._placed = placed
         self._step = ""
         self._keeps_samples = True
+        self._points: list[Point] = []
+        self._show_transfer = transfers_shown(self._screen)
 
     def step_begins(self, step: str) -> None:
         """See ``Observer.step_begins``."""
-        self._step = step
+        self._step, self._points = step, []
         self._screen.detail(f"{step} begins")
 
     def step_ended(self, step: str, sentence: str, seconds: float) -> None:
@@ -133,11 +143,14 @@ class DeployView:
 
     def transferred(self, transfer: Transfer) -> None:
         """See ``Observer.transferred``."""
-        self._screen.progress(transfer_text(transfer))
+        self._show_transfer(transfer)
 
     def sampled(self, sample: Sample, reason: Reason) -> None:
         """See ``Observer.sampled``."""
-        self._screen.progress(f"{self._step}: {reason.sentence}")
+        from cuzkops.memory_curve import Point  # noqa: PLC0415 - `--help` draws nothing
+
+        self._points.append(Point(sample.memory.uptime_s, sample.memory.available_bytes))
+        self._screen.progress(f"{self._step}: {reason.sentence}", self._curve)
         line = {"reason": reason.code, "live": [process.pid for process in sample.live], **sample.memory.model_dump()}
         if not self._keeps_samples:
             return
@@ -146,6 +159,12 @@ class DeployView:
         except OpsError as error:  # a record of the wait, not the wait: the deploy goes on
             self._keeps_samples = False
             self.says(f"the samples of the memory are not kept from here on: {error.message}")
+
+    def _curve(self, columns: int, unicode: bool) -> list[str]:
+        """The memory since the wait began."""
+        from cuzkops.memory_curve import curve_lines  # noqa: PLC0415 - `--help` draws nothing
+
+        return curve_lines(self._points, None, columns=columns, blocks=unicode)
 
     def if_interrupted(self, text: str) -> None:
         """See ``Observer.if_interrupted``."""

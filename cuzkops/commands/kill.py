@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from cuzkops.remote.layout import Layout
     from cuzkops.remote.probes import ProcessInfo
 
+_OTHERS_SHOWN = 8
+
 
 @on_host
 def kill(
@@ -38,14 +40,13 @@ def kill(
     from cuzkops.remote.lock import planned, this_process  # noqa: PLC0415 - `--help` loads no records
     from cuzkops.state import new_run_id  # noqa: PLC0415 - the same
     from cuzkops.steps import kill as step  # noqa: PLC0415 - the same
+    from cuzkops.steps.aim import KillRequest  # noqa: PLC0415 - the same
 
     screen = place.screen
     grace_s = None if grace is None else duration_s(grace)
     with place.open(remember=not dry_run) as (host, layout):
-        shown = _find(host, layout, pid)
-        if shown:
-            screen.say(shown_text(shown))
-        request = step.KillRequest(pid, shown.start_ticks if shown and pid else None, grace_s, "cuzkops kill")
+        shown = _show(place, host, layout, pid)
+        request = KillRequest(pid, shown.start_ticks if shown and pid else None, grace_s, "cuzkops kill")
         if dry_run:
             owner = this_process(place.session.state.client_id(), new_run_id(), "kill")
             screen.plan(planned(layout, owner, {"kill": step.plan_kill(host, layout, request)}))
@@ -69,14 +70,25 @@ def shown_text(process: ProcessInfo) -> str:
     return f"{describe_process(process)}\n  {process.cmdline or '(its command line cannot be read)'}"
 
 
-def _find(host: Host, layout: Layout, pid: int | None) -> ProcessInfo | None:
-    from cuzkops.remote.daemon import find_daemon  # noqa: PLC0415 - `--help` loads no records
-    from cuzkops.steps.kill import inspect_pid  # noqa: PLC0415 - the same
+def _show(place: Place, host: Host, layout: Layout, pid: int | None) -> ProcessInfo | None:
+    """Show what would be stopped; returns the first process of it, or None where nothing runs."""
+    from cuzkops.remote.daemon import describe_process  # noqa: PLC0415 - `--help` loads no records
+    from cuzkops.steps.aim import KillRequest, find_aim, inspect_pid  # noqa: PLC0415 - the same
 
     if pid is not None:
-        return inspect_pid(host, pid)
-    daemon = find_daemon(host, layout)
-    return daemon.process if daemon else None
+        inspect_pid(host, pid)  # refuses one that does not exist, or is a zombie
+    aim = find_aim(host, layout, KillRequest(pid))
+    if aim is None:
+        return None
+    leader, *others = aim.processes
+    if aim.what:
+        place.screen.say(aim.what)
+    place.screen.say(shown_text(leader))
+    for process in others[:_OTHERS_SHOWN]:
+        place.screen.say(f"and with it {describe_process(process)}")
+    if len(others) > _OTHERS_SHOWN:
+        place.screen.say(f"and {len(others) - _OTHERS_SHOWN} more processes of its family")
+    return leader
 
 
 def _confirmed(place: Place, pid: int | None) -> bool:

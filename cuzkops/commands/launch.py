@@ -41,11 +41,14 @@ def launch(
     from cuzkops.remote.lock import planned, this_process  # noqa: PLC0415 - `--help` loads no records
     from cuzkops.steps import launch as step  # noqa: PLC0415 - the same
     from cuzkops.steps.status import current_release  # noqa: PLC0415 - the same
+    from cuzkops.steps.verify import read_release  # noqa: PLC0415 - the same
 
     with place.open(remember=not dry_run) as (host, layout):
         release_id = current_release(host, layout) if release is None else _checked(release)
-        manifest, config_sha256 = step.read_release(host, layout, release_id)
-        request = step.LaunchRequest(release_id, new_run_id(), manifest, config_sha256, deadline_s=duration_s(timeout))
+        found = read_release(host, layout, release_id)
+        request = step.LaunchRequest(
+            release_id, new_run_id(), found.manifest, found.config_sha256, deadline_s=duration_s(timeout)
+        )
         if dry_run:
             owner = this_process(place.session.state.client_id(), request.launch_id, "launch")
             place.screen.plan(planned(layout, owner, {"launch": step.plan_launch(layout, request)}))

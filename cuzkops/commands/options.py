@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cuzkops.errors import UsageError
 from cuzkops.session import Session, find_place
 from cuzkops.units import parse_duration_s, parse_size_bytes
 
@@ -92,6 +93,13 @@ Budget = Annotated[
     ),
 ]
 
+Thorough = Annotated[
+    bool, typer.Option("--thorough", help="Hash every key on the host, also one that was hashed and has not changed.")
+]
+Keep = Annotated[
+    int,
+    typer.Option("--keep", metavar="N", help="Releases of this daemon that stay on the host, besides those in use."),
+]
 Need = Annotated[
     str | None,
     typer.Option(
@@ -183,6 +191,17 @@ def on_host(command: Callable[..., None]) -> Callable[..., None]:
 def duration_s(text: str) -> float:
     """Read the value of an option that is a duration."""
     return parse_duration_s(text)
+
+
+def keep_count(keep: int) -> int:
+    """Read how many releases stay.
+
+    Raises:
+        UsageError: It is none that makes sense.
+    """
+    if keep < 1:
+        raise UsageError("keep", f"--keep {keep} would leave nothing to go back to", "keep at least 1")
+    return keep
 
 
 def size_bytes(text: str | None) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +15,7 @@ from cuzkops.errors import OpsError, UsageError
 from cuzkops.paths import expanded
 from cuzkops.session import Place
 from cuzkops.state import write_atomically
+from cuzkops.units import format_duration_s
 
 if TYPE_CHECKING:
     from prover.protocol import JobAnswer, ProofRecord
@@ -49,10 +50,10 @@ def prove(
     check_out(out)
     files: dict[str, list[Path]] = {}
     numbers: dict[str, int] = {}  # of each job, in the order of their submission
-    screen = place.screen
+    screen, begin_s = place.screen, time.monotonic()
 
     def keep(job: JobAnswer) -> None:
-        screen.progress(f"prove: {job.id} {job.state}")
+        screen.progress(f"prove: {far_text(len(files), count, time.monotonic() - begin_s)}; {job.id} {job.state}")
         number = numbers.setdefault(job.id, len(numbers) + 1)
         for proof in job.proofs:
             files[job.id] = write_proof(out if count == 1 else out / str(number), proof)
@@ -68,6 +69,14 @@ def prove(
         raise
     written = [file for job in jobs for file in files[job.id]]
     screen.result({"jobs": jobs, "files": written}, proved_text(jobs, written))
+
+
+def far_text(n_done: int, n_jobs: int, lasted_s: float) -> str:
+    """How many of the proofs are here, and how long the others will take at that pace."""
+    if not 0 < n_done < n_jobs:
+        return f"{n_done} of {n_jobs} proofs"
+    left_s = round(lasted_s / n_done * (n_jobs - n_done))
+    return f"{n_done} of {n_jobs} proofs, {n_done / lasted_s:.3g}/s, about {format_duration_s(left_s)} left"
 
 
 def local_witness(text: str) -> Path:
@@ -92,6 +101,8 @@ def check_out(out: Path) -> None:
     Raises:
         UsageError: Nothing can be written there.
     """
+    import tempfile  # noqa: PLC0415 - `--help` writes nothing, and this loads the random numbers too
+
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out):

@@ -6,18 +6,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cuzkops.commands.build import DEFAULT_ARTIFACT
-from cuzkops.commands.options import Artifact, Budget, Circuits, Config, DryRun, on_host
+from cuzkops.commands.options import Artifact, Budget, Circuits, Config, DryRun, Keep, Thorough, keep_count, on_host
 from cuzkops.errors import UsageError
 from cuzkops.paths import expanded
+from cuzkops.rendering import Meter
 from cuzkops.session import Place
 from cuzkops.units import format_bytes, format_duration_s
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import typer
 
     from cuzkops.configuration import DeployConfig
+    from cuzkops.rendering import Screen
     from cuzkops.steps.ship import ShipResult, Transfer
 
 
@@ -29,27 +32,42 @@ def ship(
     config: Config = None,
     circuit: Circuits = None,
     budget: Budget = None,
+    thorough: Thorough = False,
+    keep: Keep = 5,
     dry_run: DryRun = False,
 ) -> None:
     """Bring an artifact, its configuration and its circuits to a host.
 
-    Only what the host lacks travels. The daemon that runs there is not touched; `cuzkops launch` starts the new one.
+    Only what the host lacks travels, and an upload that was cut goes on where it stopped. What is there is verified by
+    digest, and what was damaged is named and replaced. The daemon that runs there is not touched; `cuzkops launch`
+    starts the new one.
     """
     from cuzkops.steps import ship as step  # noqa: PLC0415 - `--help` loads no records
     from cuzkops.steps.build import load_artifact  # noqa: PLC0415 - the same
+    from cuzkops.steps.check_here import check_here  # noqa: PLC0415 - the same
+    from cuzkops.steps.findings import raise_findings  # noqa: PLC0415 - the same
     from cuzkops.steps.preflight import refuse_losing_circuits  # noqa: PLC0415 - the same
 
     carried = carried_config(place, config, circuit, budget)
-    request = step.ShipRequest(load_artifact(artifact or DEFAULT_ARTIFACT), carried)
+    request = step.ShipRequest(load_artifact(artifact or DEFAULT_ARTIFACT), carried, thorough, keep_count(keep))
     place = replace(place, name=carried.name)
     with place.open(remember=not dry_run) as (host, layout):
         refuse_losing_circuits(host, layout, carried)
         if dry_run:
             place.screen.plan(step.plan_ship(layout, request))
             return
+        here = check_here(request.artifact, carried)  # before anything travels
+        raise_findings(here.findings)
+        place.screen.detail(here.sentence)
         place.session.interrupted = f"what arrived stays and is not sent again; go on with: {place.again('ship')}"
         with place.locked(host, layout, "ship"):
-            result = step.ship(host, layout, request, lambda transfer: place.screen.progress(transfer_text(transfer)))
+            result = step.ship(
+                host,
+                layout,
+                request,
+                transfers_shown(place.screen),
+                lambda text: place.screen.say(f"ship: {text}"),
+            )
         start = f"start it with: {place.command('launch')} --release {result.release_id}"
         place.screen.result(result, f"{shipped_text(result)}\n{start}")
 
@@ -83,9 +101,14 @@ def named_paths(words: list[str]) -> dict[str, Path]:
     return found
 
 
-def transfer_text(transfer: Transfer) -> str:
-    """How far an upload is."""
-    return f"ship: {transfer.item}: {format_bytes(transfer.done_bytes)} of {format_bytes(transfer.total_bytes)}"
+def transfers_shown(screen: Screen) -> Callable[[Transfer], None]:
+    """What shows on a screen how far each upload is, with its rate and the time left."""
+    meter = Meter()
+
+    def show(transfer: Transfer) -> None:
+        screen.progress(f"ship: {meter.text(transfer.item, transfer.done_bytes, transfer.total_bytes)}")
+
+    return show
 
 
 def shipped_text(result: ShipResult) -> str:

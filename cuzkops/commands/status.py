@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from cuzkops.remote.daemon import DaemonView
     from cuzkops.remote.lock import Holder
+    from cuzkops.remote.probes import ProcessInfo
     from cuzkops.remote.procfs import Memory
     from cuzkops.steps.status import StatusReport
     from prover.protocol import StatusAnswer
@@ -39,6 +40,9 @@ def status_text(name: str, report: StatusReport) -> str:
         if starting
         else _daemon_text(name, report.daemon, report.current)
     ]
+    lines += [f"  of its session this lives on: {_process_text(process)}" for process in report.orphans]
+    if report.orphans:
+        lines.append("  `cuzkops kill` stops that, too")
     if report.problem:
         lines.append(f"  it does not answer: {report.problem}")
     if report.answer:
@@ -63,6 +67,12 @@ def _daemon_text(name: str, view: DaemonView | None, current: str | None) -> str
     return f"daemon {name}: {what}; {describe_process(view.process)}"
 
 
+def _process_text(process: ProcessInfo) -> str:
+    from cuzkops.remote.daemon import describe_process  # noqa: PLC0415 - `--help` loads no records
+
+    return describe_process(process)
+
+
 def _answer_lines(answer: StatusAnswer) -> list[str]:
     jobs = ", ".join(f"{count} {state}" for state, count in answer.jobs.items() if count) or "none yet"
     memory = answer.memory
@@ -83,7 +93,7 @@ def _memory_text(memory: Memory) -> str:
     """What is available of what: of the control group's limit where that is what binds."""
     limit, total = memory.cgroup_limit_bytes, format_bytes(memory.total_bytes)
     available = f"{format_bytes(memory.available_bytes)} available"
-    if limit is None or memory.available_bytes == memory.mem_available_bytes:
+    if limit is None or not memory.is_limited:
         return f"{available} of {total}"
     group = f"the {format_bytes(limit)} that the control group {memory.cgroup} may have"
     return f"{available} of {group}; the host has {total}"

@@ -107,8 +107,28 @@ class Host(Protocol):
             OpsError: The disk is full or the folder not writable; the temporary file is gone again.
         """
 
-    def get(self, source: str, destination: Path, *, offset: int = 0) -> int:
-        """Append bytes of a remote file from ``offset`` on to a local one; returns how many."""
+    def resume(self, source: Path, part: str, *, progress: Callable[[int, int], None] | None = None) -> int:
+        """Copy a local file behind what an earlier, cut copy left; what arrives stays where this one is cut, too.
+
+        Args:
+            source: The local file.
+            part: Absolute path on the host, of nobody else; its folder exists. Whoever made it checks its digest.
+            progress: Called with (bytes there, bytes in all).
+
+        Returns:
+            How many bytes travelled.
+
+        Raises:
+            OpsError: The folder is not writable, or the disk is full: then what had arrived is gone.
+        """
+
+    def get(
+        self, source: str, destination: Path, *, offset: int = 0, progress: Callable[[int], None] | None = None
+    ) -> int:
+        """Append bytes of a remote file from ``offset`` on to a local one; returns how many.
+
+        ``progress`` is called with how many have come so far.
+        """
 
     def close(self) -> None:
         """End the connection; processes that were started detached live on."""

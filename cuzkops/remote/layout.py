@@ -30,6 +30,11 @@ class Layout:
         return f"{self.remote_dir}/circuits"
 
     @property
+    def digests(self) -> str:
+        """What layers and keys were when they were verified: ``SHA256.files`` of a layer, ``SHA256.seen`` of a key."""
+        return f"{self.remote_dir}/digests"
+
+    @property
     def lock(self) -> str:
         """Folder that exists while somebody changes this host; ``owner.json`` in it says who."""
         return f"{self.remote_dir}/lock"
@@ -87,6 +92,10 @@ class Layout:
     def logs(self) -> str:
         """``<launch_id>.log`` by the daemon, ``.out`` and ``.err`` by redirection."""
         return f"{self.home}/logs"
+
+
+RELEASE_ID_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+"""What names a release; none of it means anything to a shell."""
 
 
 def release_id(build_id: str, config_sha256: str) -> str:

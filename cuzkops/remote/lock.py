@@ -196,15 +196,18 @@ def acquire(host: Host, layout: Layout, owner: LockOwner, say: Callable[[str], N
         if holder is None:
             say(f"took over the lock of {host.target} from a dead process of this client: {dead}")
     if holder:
-        raise LockedError(
-            "locked",
-            f"{host.target} is locked by {holder}",
-            f"wait for it; if it is gone for good: cuzkops unlock {host.target}",
-            {
-                "owner": holder.owner.model_dump(mode="json", by_alias=True) if holder.owner else None,
-                "age_s": holder.age_s,
-            },
-        )
+        raise _locked(host, holder)
+
+
+def refuse_locked(host: Host, layout: Layout, owner: LockOwner) -> None:
+    """Look whether ``acquire`` could take the lock now; changes nothing, and promises nothing for later.
+
+    Raises:
+        LockedError: Somebody else holds it.
+    """
+    holder = read(host, layout)
+    if holder and not (holder.owner and died_here(holder.owner, owner)):
+        raise _locked(host, holder)
 
 
 def set_step(host: Host, layout: Layout, owner: LockOwner, step: str) -> None:
@@ -293,6 +296,18 @@ def _script(title: str, body: str, layout: Layout, **parameters: str) -> Script:
 
 def _text(owner: LockOwner) -> str:
     return owner.model_dump_json(by_alias=True)
+
+
+def _locked(host: Host, holder: Holder) -> LockedError:
+    return LockedError(
+        "locked",
+        f"{host.target} is locked by {holder}",
+        f"wait for it; if it is gone for good: cuzkops unlock {host.target}",
+        {
+            "owner": holder.owner.model_dump(mode="json", by_alias=True) if holder.owner else None,
+            "age_s": holder.age_s,
+        },
+    )
 
 
 def _token(owner: LockOwner) -> str:

@@ -65,7 +65,7 @@ def log_in(
     """
     logging.getLogger("paramiko").addHandler(logging.NullHandler())  # or its thread prints tracebacks
     logging.getLogger("paramiko").propagate = False  # PyInstaller sets up the root logger when it is imported
-    connection = _configured(target, connect_timeout_s)
+    connection = configured(target, connect_timeout_s)
     try:
         for hop in reversed(hops(connection)):
             # as with ssh -i, the key is for the target, and jump hosts have theirs in ssh_config
@@ -86,7 +86,12 @@ def hops(connection: fabric.Connection) -> list[fabric.Connection]:
     return found
 
 
-def _configured(target: Target, connect_timeout_s: float) -> fabric.Connection:
+def configured(target: Target, connect_timeout_s: float) -> fabric.Connection:
+    """What ssh_config and a target say of a connection, which is not opened yet.
+
+    Raises:
+        UsageError: The ssh_config cannot be read.
+    """
     import fabric  # noqa: PLC0415 - takes long to load
     from paramiko.ssh_exception import ConfigParseError  # noqa: PLC0415
 

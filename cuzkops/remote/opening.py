@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cuzkops.remote.host import Host
     from cuzkops.target import Target
 
-_SHARED = {"layers", "circuits", "lock", "audit.jsonl"}
+_SHARED = {"layers", "circuits", "digests", "lock", "audit.jsonl"}
 """Names in the shared folder that no daemon can have."""
 
 _HOME = 'printf "%s" "${HOME:-}"'

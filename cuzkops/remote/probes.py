@@ -71,7 +71,7 @@ class HostFacts(Facts):
 
     @property
     def available_bytes(self) -> int:
-        """What a new process may count on: min(MemAvailable, cgroup limit - usage + inactive_file)."""
+        """What a new process may count on: see ``Memory``."""
         return self.memory.available_bytes
 
     @property

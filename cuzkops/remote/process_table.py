@@ -52,38 +52,51 @@ class ProcessTable:
         return found
 
     def family(self, pid: int) -> list[int]:
-        """Return the process first, then its session where it leads one, else its descendants.
+        """Return the process first, then its session where it leads one, then all their descendants.
 
-        A process that was started by hand from a shell shares that shell's session, which must not be touched.
+        A process that was started by hand from a shell shares that shell's session, which must not be touched; a child
+        may have made a session of its own.
         """
-        if self.stats[pid].session_id == pid:
-            return [pid, *sorted(p for p, stat in self.stats.items() if stat.session_id == pid and p != pid)]
         found = [pid]
+        if self.stats[pid].session_id == pid:
+            found += sorted(p for p, stat in self.stats.items() if stat.session_id == pid and p != pid)
         for parent in found:
             found += sorted(p for p, stat in self.stats.items() if stat.ppid == parent and p not in found)
         return found
 
-    def joined_later(self, processes: Sequence[ProcessId]) -> list[ProcessId]:
-        """Return the live members of the session that the first of ``processes`` led, which are not among them.
+    def session_of(self, leader: ProcessId) -> list[ProcessId]:
+        """Return the members of the session that a process leads, or led: the oldest first, without the leader.
 
-        The number of a session is not given to another process while it has members; a new leader of that number means
-        that the old session is gone.
+        The number of a session is not given to another process while it has members; a new leader of that number, or
+        members that are older than the leader, mean that the old session is over. Only leaders that ended are zombies
+        here: whether threads of one live on is for others to see.
         """
-        first = processes[0]
-        leader = self.stats.get(first.pid)
-        if leader is not None and leader.start_ticks != first.start_ticks:
+        seen = self.stats.get(leader.pid)
+        if seen is not None and seen.start_ticks != leader.start_ticks:
             return []
-        known = {process.pid for process in processes} | self.ancestors_of_self
-        return [
+        members = [
             ProcessId(pid=stat.pid, start_ticks=stat.start_ticks)
             for stat in self.stats.values()
-            if stat.session_id == first.pid and stat.pid not in known and stat.state not in DEAD_STATES
+            if stat.session_id == leader.pid != stat.pid and stat.start_ticks >= leader.start_ticks
+        ]
+        return sorted(
+            (member for member in members if member.pid not in self.ancestors_of_self),
+            key=lambda member: (member.start_ticks, member.pid),
+        )
+
+    def joined_later(self, leader: ProcessId, processes: Sequence[ProcessId]) -> list[ProcessId]:
+        """Return the live members of that session which are not among ``processes``."""
+        known = {process.pid for process in processes}
+        return [
+            member
+            for member in self.session_of(leader)
+            if member.pid not in known and self.stats[member.pid].state not in DEAD_STATES
         ]
 
 
-def read_process_table(host: Host) -> ProcessTable:
-    """Look at every process of a host, with one script."""
-    return parse_process_table(host.run(Script("list processes", _TABLE, roots())).check().out)
+def read_process_table(host: Host, *, kernel: dict[str, str] | None = None) -> ProcessTable:
+    """Look at every process of a host, with one script; ``kernel`` is ``roots(...)`` of a recording."""
+    return parse_process_table(host.run(Script("list processes", _TABLE, kernel or roots())).check().out)
 
 
 def parse_process_table(output: str) -> ProcessTable:

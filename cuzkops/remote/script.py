@@ -6,7 +6,26 @@ for /proc, /dev and /sys, so that a folder of recorded files can take their plac
 
 from __future__ import annotations
 
-TOOLS = ("tar", "gzip", "sha256sum", "cp", "mv", "ln", "ls", "df", "mkdir", "rm", "chmod", "cat", "readlink", "tail")
+TOOLS = (
+    "tar",
+    "gzip",
+    "sha256sum",
+    "cp",
+    "mv",
+    "ln",
+    "ls",
+    "df",
+    "mkdir",
+    "rm",
+    "chmod",
+    "cat",
+    "readlink",
+    "tail",
+    "head",
+    "sort",
+    "uniq",
+    "wc",
+)
 """What a host must have, beside a shell, to be shipped to and launched on. Everything else has a way without it."""
 
 PRELUDE = """
@@ -48,6 +67,11 @@ memory() {  # $1: what limited_cgroups printed
     echo "uptime $uptime"
     cat "$PROC/meminfo" "$PROC/vmstat" 2>/dev/null |
         filter '^(Mem(Total|Free|Available)|Shmem|Swap(Total|Free)|Hugetlb|nr_foll_pin_(acquired|released)):? '
+    [ -r "$PROC/zoneinfo" ] && filter '^ +count: ' <"$PROC/zoneinfo" | {
+        pages=0
+        while read -r key count _; do [ "$key" = count: ] && pages=$((pages + count)); done
+        echo "per_cpu_free_pages $pages"
+    }
     [ -n "$1" ] && echo "$1" | while read -r version folder; do
         echo "cgroup $folder"
         if [ "$version" = v1 ]; then
@@ -152,6 +176,12 @@ threads() {  # the stat lines of each process of $* that exists: its leader's, t
         [ -r "$PROC/$pid/stat" ] || continue
         echo "process $pid"
         cat "$PROC/$pid/stat" "$PROC/$pid/task"/[0-9]*/stat 2>/dev/null
+    done
+}
+members() {  # PIDs of the processes of session $1, without those of $2
+    [ -n "$1" ] || return 0
+    cat "$PROC"/[0-9]*/stat 2>/dev/null | filter "\\) [A-Za-z] [0-9]+ [0-9]+ $1 " | while read -r pid _; do
+        case " $2 " in *" $pid "*) ;; *) echo "$pid" ;; esac
     done
 }
 gpu_holders() {  # PIDs with an open file below $DEV/nvidia*

@@ -103,20 +103,46 @@ class ShellHost(ABC):
         self, source: Path, destination: str, *, mode: int, progress: Callable[[int, int], None] | None = None
     ) -> None:
         """See ``Host.put``."""
-        with transfer.reading(source) as (n_bytes, read):
+        with transfer.reading(source) as (_, n_bytes, read):
             script = transfer.put_script(destination, n_bytes=n_bytes, mode=mode, part=secrets.token_hex(4))
-            with self._running(script, envelope.fed, _STOOD_STILL) as talk:
-                out, err = self._ready(talk)
-                if out.startswith(transfer.READY):
-                    self._feed(talk, read, n_bytes, progress)
-                talk.channel.end_input()
-                while chunk := self._next(talk, time.monotonic() + STALL_S):
-                    err += chunk[1]
-                status = talk.channel.status(timeout_s=STALL_S)
-        if status != 0:
-            raise transfer.put_failed(source, destination, self.target, n_bytes, err)
+            self._upload(script, source, read, n_bytes=n_bytes, progress=progress, where=destination)
 
-    def get(self, source: str, destination: Path, *, offset: int = 0) -> int:
+    def resume(self, source: Path, part: str, *, progress: Callable[[int, int], None] | None = None) -> int:
+        """See ``Host.resume``."""
+        with transfer.reading(source) as (file, n_bytes, read):
+            script = transfer.resume_script(part, n_bytes=n_bytes)
+            begin = self._upload(script, source, read, n_bytes=n_bytes, progress=progress, where=part, skip=file.seek)
+        return n_bytes - begin
+
+    def _upload(
+        self,
+        script: Script,
+        source: Path,
+        read: Callable[[int], bytes],
+        *,
+        n_bytes: int,
+        progress: Callable[[int, int], None] | None,
+        where: str,
+        skip: Callable[[int], object] = lambda _: None,
+    ) -> int:
+        """Feed a file to a script that asks for it; returns the offset from which the host wanted it."""
+        with self._running(script, envelope.fed, _STOOD_STILL) as talk:
+            out, err = self._ready(talk)
+            begin = transfer.begins_at(out)
+            if begin is not None:
+                skip(begin)
+                self._feed(talk, read, begin, n_bytes, progress)
+            talk.channel.end_input()
+            while chunk := self._next(talk, time.monotonic() + STALL_S):
+                err += chunk[1]
+            status = talk.channel.status(timeout_s=STALL_S)
+        if status != 0:
+            raise transfer.put_failed(source, where, self.target, n_bytes, err)
+        return begin or 0
+
+    def get(
+        self, source: str, destination: Path, *, offset: int = 0, progress: Callable[[int], None] | None = None
+    ) -> int:
         """See ``Host.get``."""
         script = transfer.get_script(source, offset)
         n_bytes, err = 0, b""
@@ -124,6 +150,8 @@ class ShellHost(ABC):
             while chunk := self._next(talk, time.monotonic() + STALL_S):
                 n_bytes += file.write(chunk[0])
                 err += chunk[1]
+                if progress:
+                    progress(n_bytes)
             status = talk.channel.status(timeout_s=STALL_S)
         if status != 0:
             raise transfer.get_failed(source, self.target, err)
@@ -189,7 +217,7 @@ class ShellHost(ABC):
         """Wait until a fed script asks for its data or ends."""
         out, err = b"", b""
         deadline = time.monotonic() + STALL_S
-        while not out.startswith(transfer.READY) and (chunk := self._next(talk, deadline)):
+        while b"\n" not in out and (chunk := self._next(talk, deadline)):
             out += chunk[0]
             err += chunk[1]
         return out, err
@@ -198,10 +226,10 @@ class ShellHost(ABC):
         self,
         talk: Conversation,
         read: Callable[[int], bytes],
+        n_sent: int,
         n_bytes: int,
         progress: Callable[[int, int], None] | None,
     ) -> None:
-        n_sent = 0
         try:
             while block := read(_BLOCK_BYTES):
                 talk.channel.send(block, timeout_s=STALL_S)

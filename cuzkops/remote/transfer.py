@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from cuzkops.target import Target
 
-READY = b"ready\n"
-"""What an upload prints when it has checked everything that it can before the data comes."""
+READY = b"ready "
+"""What an upload prints when it has checked everything that it can before the data comes; then where it begins."""
 
 _PUT = """
 export LC_ALL=C
@@ -43,13 +43,37 @@ case $kib in
 '' | *[!0-9]*) ;;
 *) if [ "$kib" -lt "$(((n_bytes + 1023) / 1024))" ]; then echo "disk full, have KiB: $kib" >&2; exit 1; fi ;;
 esac
-echo ready
+echo 'ready 0'
 cat >"$part" || { : >"$part"; echo "have KiB: $(have_kib)" >&2; exit 1; }
 size=$(wc -c <"$part")
 if [ "$size" -ne "$n_bytes" ]; then echo "$((size)) of $n_bytes bytes arrived" >&2; exit 1; fi
 chmod "$mode" "$part" || exit 1
 sync "$part" 2>/dev/null || :
 mv -f -- "$part" "$destination"
+"""
+
+# What arrived stays where the connection is cut, and is gone where the disk is full.
+_RESUME = """
+export LC_ALL=C
+if [ -d "$part" ]; then echo 'it is a folder' >&2; exit 1; fi
+have_kib() { df -Pk "${part%/*}/" 2>/dev/null | { read -r _; read -r _ _ _ kib _; echo "${kib:-}"; }; }
+umask 077
+if ! (: >>"$part") 2>/dev/null; then
+    echo "the folder ${part%/*} takes no new file: no permission or read-only" >&2
+    exit 1
+fi
+have=$(wc -c <"$part")
+if [ "$have" -gt "$n_bytes" ]; then : >"$part"; have=0; fi
+kib=$(have_kib)
+case $kib in
+'' | *[!0-9]*) ;;
+*) if [ "$kib" -lt "$(((n_bytes - have + 1023) / 1024))" ]; then echo "disk full, have KiB: $kib" >&2; exit 1; fi ;;
+esac
+echo "ready $((have))"
+cat >>"$part" || { rm -f -- "$part"; echo "have KiB: $(have_kib)" >&2; exit 1; }
+size=$(wc -c <"$part")
+if [ "$size" -ne "$n_bytes" ]; then echo "$((size)) of $n_bytes bytes arrived" >&2; exit 1; fi
+sync "$part" 2>/dev/null || :
 """
 
 _GET = """
@@ -69,6 +93,19 @@ def put_script(destination: str, *, n_bytes: int, mode: int, part: str) -> Scrip
         raise ValueError(f"{destination!r} is not an absolute path of a file")
     parameters = {"destination": destination, "n_bytes": str(n_bytes), "mode": f"{mode:o}", "part": part}
     return Script(f"upload {destination}", _PUT, parameters, changes=True)
+
+
+def resume_script(part: str, *, n_bytes: int) -> Script:
+    """Receive the rest of ``n_bytes`` on standard input behind what ``part`` holds, which may not exist yet.
+
+    The digest of the whole is for the caller to check: what was there may be of another file, or damaged.
+    """
+    return Script(f"upload {part}", _RESUME, {"part": part, "n_bytes": str(n_bytes)}, changes=True)
+
+
+def begins_at(out: bytes) -> int | None:
+    """The offset that an upload asked for, or None where it did not ask for data."""
+    return int(out.split()[1]) if out.startswith(READY) else None
 
 
 def get_script(source: str, offset: int) -> Script:
@@ -102,8 +139,8 @@ def get_failed(source: str, target: Target, stderr: bytes) -> OpsError:
 
 
 @contextlib.contextmanager
-def reading(source: Path) -> Iterator[tuple[int, Callable[[int], bytes]]]:
-    """Open a local file to send it; yields its size in bytes and the function that reads the next ones.
+def reading(source: Path) -> Iterator[tuple[BinaryIO, int, Callable[[int], bytes]]]:
+    """Open a local file to send it; yields it, its size in bytes and the function that reads the next ones.
 
     Raises:
         OpsError: It is not a file, or cannot be opened or read.
@@ -125,7 +162,7 @@ def reading(source: Path) -> Iterator[tuple[int, Callable[[int], bytes]]]:
     except OSError as error:
         raise failed(error) from error
     with file:
-        yield os.fstat(file.fileno()).st_size, read
+        yield file, os.fstat(file.fileno()).st_size, read
 
 
 @contextlib.contextmanager

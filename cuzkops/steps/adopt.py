@@ -10,7 +10,8 @@ from cuzkops.remote import audit
 from cuzkops.remote.daemon import boot_id, describe_process, find_daemon
 from cuzkops.remote.host import Script
 from cuzkops.remote.run_files import write_record
-from cuzkops.steps.kill import inspect_pid
+from cuzkops.remote.script import PRELUDE, PROCESSES, roots
+from cuzkops.steps.aim import inspect_pid
 from prover.protocol import DaemonRecord, DaemonState
 
 if TYPE_CHECKING:
@@ -18,11 +19,13 @@ if TYPE_CHECKING:
     from cuzkops.remote.layout import Layout
 
 # The digest comes from /proc/PID/exe: it is the running file even where the path now leads to another one.
+# A leader that ended before its threads shows neither: what it ran and wrote to is seen through one of those.
 _LOOK = r"""
+view_of "$TARGET"
 for fd in 1 2; do
-    file=$(readlink "/proc/$TARGET/fd/$fd") && [ -f "$file" ] && echo "log $file"
+    file=$(readlink "$view/fd/$fd") && [ -f "$file" ] && echo "log $file"
 done
-echo "sha256 $(sha256sum <"/proc/$TARGET/exe" 2>/dev/null)"
+echo "sha256 $(sha256sum <"$view/exe" 2>/dev/null)"
 """
 
 
@@ -73,7 +76,8 @@ def adopt(host: Host, layout: Layout, pid: int) -> DaemonRecord:
 
 def _look(host: Host, pid: int) -> tuple[list[str], str]:
     """Return the regular files that its two output streams go to, each once, and the digest of its executable."""
-    out = host.run(Script("look at the process", _LOOK, {"TARGET": str(pid)}), timeout_s=300).check().out
+    script = Script("look at the process", PRELUDE + PROCESSES + _LOOK, {**roots(), "TARGET": str(pid)})
+    out = host.run(script, timeout_s=300).check().out
     logs = list(dict.fromkeys(re.findall(r"^log (/.+)$", out, re.MULTILINE)))
     digest = re.search(r"^sha256 ([0-9a-f]{64})\b", out, re.MULTILINE)
     return logs, digest[1] if digest else ""

@@ -6,8 +6,8 @@ one in a stage of the Dockerfile, the other in this interpreter.
 
 from __future__ import annotations
 
-import os
-import tempfile
+import contextlib
+import shutil
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,10 +19,11 @@ from cuzkops.artifact.assemble import MANIFEST, Recipe, assemble
 from cuzkops.artifact.layers import build_id, file_sha256
 from cuzkops.errors import UsageError
 from cuzkops.records import Layer, Manifest, first_problem
-from cuzkops.steps.build_docker import docker_build
+from cuzkops.steps.build_docker import docker_build, docker_client
+from cuzkops.steps.workspace import turn, workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 Builder = Literal["docker", "local"]
 
@@ -42,11 +43,6 @@ class Artifact:
     def layer_path(self, layer: Layer) -> Path:
         """Where the archive of a layer lies."""
         return self.directory / f"{layer.sha256}.tar.gz"
-
-
-def docker_client() -> str:
-    """The Docker client to use: $CUZKOPS_DOCKER, else ``docker`` on PATH."""
-    return os.environ.get("CUZKOPS_DOCKER") or "docker"
 
 
 @dataclass(frozen=True)
@@ -71,7 +67,7 @@ class BuildRequest:
 
 
 def build(request: BuildRequest, progress: Callable[[str], None]) -> Artifact:
-    """Build the artifact into ``request.out``.
+    """Build the artifact into ``request.out``; waits while another process builds there.
 
     Args:
         request: What to build and how.
@@ -86,24 +82,47 @@ def build(request: BuildRequest, progress: Callable[[str], None]) -> Artifact:
         TimeoutExpired: ``timeout_s`` passed.
         OpsError: The build failed; ``details["last_lines"]`` holds the end of its output.
     """
+    with built(request, progress) as artifact:
+        return Artifact(request.out.absolute(), artifact.manifest)
+
+
+@contextlib.contextmanager
+def built(request: BuildRequest, progress: Callable[[str], None]) -> Iterator[Artifact]:
+    """Build as ``build`` does, and keep what was built for a block, whatever others build into the folder meanwhile.
+
+    Yields:
+        The artifact, in a folder of this process alone.
+    """
     deadline = time.monotonic() + request.timeout_s
     out = request.out.absolute()
     project = (request.project or Path(__file__).parents[2]).resolve()
     _check_replaceable(out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as temporary:
-        made = Path(temporary) / "artifact"
-        made.mkdir()
-        if request.builder == "docker":
-            docker_build(request.docker, project, request.base_image, made, progress=progress, deadline=deadline)
-        else:
-            assemble(Recipe(project=project, out=made, deadline=deadline), progress)
-        load_artifact(made)
-        made.chmod(0o755)
-        if out.exists():
-            out.rename(Path(temporary) / "replaced")
-        made.rename(out)
-    return load_artifact(out)
+    with workspace(out) as temporary:
+        with turn(out, progress, deadline):
+            made, kept = temporary / "artifact", temporary / "kept"
+            made.mkdir()
+            if request.builder == "docker":
+                docker_build(request.docker, project, request.base_image, made, progress=progress, deadline=deadline)
+            else:
+                assemble(Recipe(project=project, out=made, deadline=deadline), progress)
+            artifact = load_artifact(made)
+            made.chmod(0o755)
+            _keep(made, kept)
+            if out.exists():
+                out.rename(temporary / "replaced")
+            made.rename(out)
+        yield Artifact(kept, artifact.manifest)
+
+
+def _keep(made: Path, kept: Path) -> None:
+    """Give the files of an artifact second names, or copy them where the file system has no links."""
+    kept.mkdir()
+    for path in made.iterdir():
+        try:
+            (kept / path.name).hardlink_to(path)
+        except OSError:
+            shutil.copy(path, kept)
 
 
 def _check_replaceable(out: Path) -> None:

@@ -117,12 +117,7 @@ def docker_build(
         TimeoutExpired: The deadline passed.
         OpsError: The build failed.
     """
-    if shutil.which(docker) is None:
-        raise UsageError(
-            "no-docker",
-            f"there is no Docker client {docker!r} on this machine",
-            "install Docker, name its client in CUZKOPS_DOCKER, or build with --builder local",
-        )
+    need_client(docker)
     if not (project / "Dockerfile").is_file():
         raise UsageError("no-project", f"{project} has no Dockerfile", "name the source tree, or run from a checkout")
     began = time.monotonic()
@@ -133,11 +128,36 @@ def docker_build(
         deadline=deadline,
         env=os.environ | {"DOCKER_BUILDKIT": "1"},
     )
-    _explain(ended, docker)
+    explain(ended, docker)
     progress(f"docker build: {time.monotonic() - began:.0f} s")
 
 
-def _explain(ended: Ended, docker: str) -> None:
+def docker_client() -> str:
+    """The Docker client to use: $CUZKOPS_DOCKER, else ``docker`` on PATH."""
+    return os.environ.get("CUZKOPS_DOCKER") or "docker"
+
+
+def need_client(docker: str) -> None:
+    """Refuse where there is no Docker client of that name.
+
+    Raises:
+        UsageError: There is none.
+    """
+    if shutil.which(docker) is None:
+        raise UsageError(
+            "no-docker",
+            f"there is no Docker client {docker!r} on this machine",
+            "install Docker, name its client in CUZKOPS_DOCKER, or build with --builder local",
+        )
+
+
+def explain(ended: Ended, docker: str) -> None:
+    """Say in one sentence why a ``docker build`` failed; does nothing where it did not.
+
+    Raises:
+        UsageError: Docker cannot build here, or not this.
+        OpsError: It failed for another reason.
+    """
     if ended.status == 0:
         return
     output = "\n".join(ended.lines)

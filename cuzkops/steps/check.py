@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 from cuzkops.errors import OpsError, UsageError
 from cuzkops.remote.ctl import parse_answer
 from cuzkops.remote.host import Script
+from cuzkops.steps.findings import finding_row, raise_findings
 from prover.protocol import CheckAnswer, ErrorBody
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
+    from cuzkops.steps.findings import Finding
 
 _FACTS = "--cuzkops-facts--"
 _MACHINES = {0x3E: "x86_64", 0xB7: "aarch64", 0xF3: "riscv64", 0x15: "ppc64le"}
@@ -70,21 +74,32 @@ def check(host: Host, layout: Layout, release_id: str) -> CheckAnswer:
     )
 
 
-def raise_problems(answer: CheckAnswer) -> None:
-    """Raise every problem of an answer at once.
+def raise_problems(answer: CheckAnswer, findings: Sequence[Finding] = ()) -> None:
+    """Raise every problem of an answer at once, together with the errors that were found on the host.
+
+    Args:
+        answer: What the release says of its configuration.
+        findings: What the host lacks for it.
 
     Raises:
-        UsageError: There is one; nothing was stopped or launched.
+        UsageError: There is a problem or an error; nothing was stopped or launched.
     """
-    if answer.problems or not answer.ok:
-        lines = [f"{problem.where}: {problem.message}" for problem in answer.problems]
-        hints = [problem.hint for problem in answer.problems if problem.hint]
-        raise UsageError(
-            "check",
-            "\n".join(["the daemon refuses its configuration on this host:", *lines]),
-            hints[0] if hints else "",
-            {"problems": [problem.model_dump() for problem in answer.problems]},
-        )
+    if not answer.problems and answer.ok:
+        raise_findings(findings)
+        return
+    errors = [finding for finding in findings if finding.severity == "error"]
+    lines = [f"{problem.where}: {problem.message}" for problem in answer.problems]
+    lines += [f"{finding.where}: {finding.message}" for finding in errors]
+    hints = [hint for hint in (*(p.hint for p in answer.problems), *(e.hint for e in errors)) if hint]
+    raise UsageError(
+        "check",
+        "\n".join(["the daemon refuses its configuration on this host:", *lines]),
+        hints[0] if hints else "",
+        {
+            "problems": [problem.model_dump() for problem in answer.problems],
+            "findings": [finding_row(finding) for finding in findings],
+        },
+    )
 
 
 def check_script(layout: Layout, release_id: str) -> Script:

@@ -1,7 +1,8 @@
 """Pull a daemon's logs: what is new since the last time.
 
-A file is known by its inode and first line, not by its name, so that a log that was rotated is finished under its new
-name, and one that was truncated or replaced is noticed; nothing that was pulled is ever thrown away.
+A file is known by its inode, its first line and both ends of what was copied, not by its name, so that a log that was
+rotated is finished under its new name, and one that was truncated or replaced is noticed, also where it has grown
+again; nothing that was pulled is ever thrown away.
 
 Everything that a host prints is foreign: a name that is none here never becomes a path.
 """
@@ -14,44 +15,40 @@ import hashlib
 import json
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from cuzkops.errors import OpsError, TimeoutExpired, UnreadableError, UsageError
 from cuzkops.remote.daemon import find_daemon
-from cuzkops.remote.host import Script
+from cuzkops.remote.log_files import (
+    RemoteLog,
+    clock_script,
+    ends_of,
+    ends_script,
+    list_paths_script,
+    list_script,
+    parse_list,
+)
 from cuzkops.state import unwritable, write_atomically
 from prover.protocol import LAUNCH_ID_PATTERN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
     from cuzkops.state import State
     from cuzkops.timing.table import TimingTable
+    from prover.protocol import DaemonRecord
+
+    Progress = Callable[[str, int, int], None]
 
 _STATE = ".collected.json"
 _LOCK = ".collecting"
 _LOCK_DEADLINE_S = 120.0
 _POLL_S = 0.1
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-
-_LIST = r"""
-cd "$LOGS" 2>/dev/null || exit 0
-if [ -z "$LAUNCH_ID" ]; then
-    newest=$(ls -t -- *.log *.err 2>/dev/null | head -n 1)
-    LAUNCH_ID=${newest%.*}
-fi
-[ -n "$LAUNCH_ID" ] || exit 0
-echo "launch $LAUNCH_ID"
-for file in "$LAUNCH_ID".*; do
-    [ -f "$file" ] || continue
-    set -- $(ls -lni -- "$file")
-    echo "file $1 $6 $(head -n 1 -- "$file" | head -c 4096 | sha256sum | head -c 64) $file"
-done
-"""
 
 
 @dataclass(frozen=True)
@@ -102,38 +99,49 @@ class Pulled:
 
 
 @dataclass(frozen=True)
-class _Remote:
-    """A file as the host lists it; ``first_line`` is a digest."""
+class _Known:
+    """What is known of a copy: which file it is of, how much of it is here, and the digest of both ends of that."""
 
     inode: int
-    n_bytes: int
-    first_line: str
-    name: str
+    offset: int = 0
+    ends: str = ""
 
 
-def pull(host: Host, layout: Layout, state: State) -> Pulled:
+def pull(host: Host, layout: Layout, state: State, progress: Progress = lambda *_: None) -> Pulled:
     """Bring the copies of the newest launch's timing logs up to date.
 
     Args:
         host: The host.
         layout: Which daemon there.
         state: Where the copies are kept, in the folder of the run.
+        progress: Called with a file's name, how much of it is here, and its size.
 
     Raises:
-        UsageError: Nothing was ever launched.
+        UsageError: Nothing was ever launched, or what was adopted writes no log to a file.
         UnreadableError: The host names a launch that is no name.
         OpsError: There are no logs, or they cannot be read or kept.
     """
     daemon = find_daemon(host, layout)
     if daemon is not None and daemon.record.release_id == "adopted":
-        folder = state.run(daemon.record.launch_id).logs
-        return Pulled(folder, tuple(_pull_adopted(host, folder, daemon.record.logs)), ())
+        return _pull_adopted(host, state.run(daemon.record.launch_id).logs, daemon.record, progress)
     live = daemon is not None and daemon.is_live
     launch_id = daemon.record.launch_id if daemon is not None and live else newest_launch(host, layout)
     folder = state.run(launch_id).logs
-    result = collect(host, layout, folder, launch_id=launch_id)
+    result = collect(host, layout, folder, launch_id=launch_id, progress=progress)
     timing = [file.path for file in result.files if re.fullmatch(r".*\.log(\.\d+)?", file.name)]
     return Pulled(folder, tuple(sorted(timing, key=_rotation, reverse=True)), result.notices)
+
+
+def now_unix_ns(host: Host) -> int:
+    """The host's clock: what its daemon's log is placed by, whatever the clock here says.
+
+    Raises:
+        OpsError: It does not say.
+    """
+    text = host.run(clock_script()).check().out.strip()
+    if not text.isdigit():
+        raise OpsError("clock", f"{host.target} does not say what time it is: {text[:80]!r}", "name a time instead")
+    return int(text) * 10**9
 
 
 def newest_launch(host: Host, layout: Layout) -> str:
@@ -143,7 +151,7 @@ def newest_launch(host: Host, layout: Layout) -> str:
         UsageError: Nothing was ever launched.
         UnreadableError: The host names a launch that is no name.
     """
-    launch_id, _ = _parse_list(host.run(list_script(layout, None)).check().out)
+    launch_id, _ = parse_list(host.run(list_script(layout, None)).check().out)
     if not launch_id:
         raise UsageError("no-logs", f"no daemon {layout.name} was ever launched on {host.target}", "deploy one first")
     if not re.fullmatch(LAUNCH_ID_PATTERN, launch_id):
@@ -167,7 +175,14 @@ def keep_peaks(state: State, table: TimingTable) -> None:
             folder.write(record.model_copy(update={"peak_bytes": run.peak_rss_bytes}))
 
 
-def collect(host: Host, layout: Layout, folder: Path, *, launch_id: str | None = None) -> CollectResult:
+def collect(
+    host: Host,
+    layout: Layout,
+    folder: Path,
+    *,
+    launch_id: str | None = None,
+    progress: Progress = lambda *_: None,
+) -> CollectResult:
     """Bring a local folder up to date with a launch's logs.
 
     Args:
@@ -175,29 +190,50 @@ def collect(host: Host, layout: Layout, folder: Path, *, launch_id: str | None =
         layout: Which daemon there.
         folder: Local folder; made if missing. It also keeps what is needed to go on next time.
         launch_id: The launch; None for the newest one.
+        progress: See ``pull``.
 
     Raises:
         OpsError: There are no logs, or one cannot be read or kept.
         TimeoutExpired: Another command works on the same folder and does not end.
     """
-    launch, listed = _parse_list(host.run(list_script(layout, launch_id)).check().out)
-    remote = [file for file in listed if _FILE_NAME.fullmatch(file.name)]
-    notices = [f"left on the host: {file.name!r} is no name for a log" for file in listed if file not in remote]
+    listed = host.run(list_script(layout, launch_id)).check().out
+    launch, files = parse_list(listed, folder=layout.logs)
+    remote = [file for file in files if _FILE_NAME.fullmatch(file.name)]
+    notices = [f"left on the host: {file.name!r} is no name for a log" for file in files if file not in remote]
     if not remote:
         what = f"launch {launch_id}" if launch_id else f"daemon {layout.name}"
         raise OpsError("no-logs", f"{what} has no logs in {layout.logs} on {host.target}", "launch it first")
+    collected, changes = _bring(host, folder, remote, progress)
+    return CollectResult(launch, collected, (*notices, *changes))
+
+
+def _bring(
+    host: Host, folder: Path, remote: list[RemoteLog], progress: Progress
+) -> tuple[tuple[CollectedFile, ...], list[str]]:
+    """Copy what is new of each file; returns the copies, and a sentence for each change of a name or a file."""
     files = []
     with _alone_in(folder):
-        known, changes = _follow_names(folder, _read_state(folder), remote)
+        known, changes = _follow_names(host, folder, _read_state(folder, remote), remote)
         for file in remote:
             copy = folder / file.name
             copy.touch(mode=0o600)
             offset = copy.stat().st_size
-            new_bytes = host.get(f"{layout.logs}/{file.name}", copy, offset=offset) if file.n_bytes > offset else 0
+            new_bytes = _get(host, file, copy, offset, progress)
             files.append(CollectedFile(file.name, copy, new_bytes, offset + new_bytes))
-            known[file.name] = file.inode
-            write_atomically(folder / _STATE, json.dumps(known).encode())
-    return CollectResult(launch, tuple(files), (*notices, *changes))
+            known[file.name] = _Known(file.inode, offset + new_bytes, ends_of(copy))
+            _write_state(folder, known)
+    return tuple(files), changes
+
+
+def _get(host: Host, file: RemoteLog, copy: Path, offset: int, progress: Progress) -> int:
+    """Append what is new; a log that grows meanwhile is as large as what came of it."""
+    if file.n_bytes <= offset:
+        return 0
+
+    def show(new_bytes: int) -> None:
+        progress(file.name, offset + new_bytes, max(file.n_bytes, offset + new_bytes))
+
+    return host.get(file.path, copy, offset=offset, progress=show)
 
 
 @contextlib.contextmanager
@@ -224,35 +260,26 @@ def _flock(descriptor: int, folder: Path) -> None:
         time.sleep(_POLL_S)
 
 
-def _pull_adopted(host: Host, folder: Path, logs: list[str]) -> list[Path]:
-    """Copy the files that an adopted daemon writes to: nothing is known of them, so they come whole."""
-    copies = []
-    with _alone_in(folder):
-        for number, log in enumerate(logs):
-            name = re.sub(r"[^A-Za-z0-9._-]", "_", log.rpartition("/")[2])
-            copy = folder / f"{number}-{name[-100:]}"
-            copy.unlink(missing_ok=True)
-            host.get(log, copy)
-            copies.append(copy)
-    return copies
+def _pull_adopted(host: Host, folder: Path, daemon: DaemonRecord, progress: Progress) -> Pulled:
+    """Copy the files that an adopted process writes to; their names may be the same, so each gets its number."""
+    if not daemon.logs:
+        message = f"pid {daemon.pid}, which was adopted as {daemon.name} on {host.target}, writes no log to a file"
+        raise UsageError("no-logs", message, "start it with its output in a file: `PROGRAM >LOG 2>&1`")
+    paths = {
+        f"{number}-{re.sub(r'[^A-Za-z0-9._-]', '_', log.rpartition('/')[2])[-100:]}": log
+        for number, log in enumerate(daemon.logs)
+    }
+    _, remote = parse_list(host.run(list_paths_script(paths)).check().out, paths)
+    if not remote:
+        message = f"the logs of pid {daemon.pid} are no longer on {host.target}: {', '.join(daemon.logs)}"
+        raise OpsError("no-logs", message, "they were removed while it runs; what was pulled before is kept")
+    files, notices = _bring(host, folder, [file for file in remote if file.name in paths], progress)
+    return Pulled(folder, tuple(file.path for file in files), tuple(notices))
 
 
-def list_script(layout: Layout, launch_id: str | None) -> Script:
-    """List the files of a launch: inode, size, digest of the first line, name."""
-    return Script("list the logs", _LIST, {"LOGS": layout.logs, "LAUNCH_ID": launch_id or ""})
-
-
-def _parse_list(output: str) -> tuple[str, list[_Remote]]:
-    launch, files = "", []
-    for line in output.splitlines():
-        if line.startswith("launch "):
-            launch = line.removeprefix("launch ")
-        elif match := re.fullmatch(r"file (\d{1,20}) (\d{1,20}) ([0-9a-f]{64}) (.+)", line):
-            files.append(_Remote(int(match[1]), int(match[2]), match[3], match[4]))
-    return launch, sorted(files, key=lambda file: (not file.name.startswith(f"{launch}.log"), file.name))
-
-
-def _follow_names(folder: Path, known: dict[str, int], remote: list[_Remote]) -> tuple[dict[str, int], list[str]]:
+def _follow_names(
+    host: Host, folder: Path, known: dict[str, _Known], remote: list[RemoteLog]
+) -> tuple[dict[str, _Known], list[str]]:
     """Rename copies so that each has the name that its file has now; what does not go on is put aside.
 
     Returns:
@@ -260,19 +287,20 @@ def _follow_names(folder: Path, known: dict[str, int], remote: list[_Remote]) ->
     """
     by_inode = {file.inode: file for file in remote}
     by_name = {file.name: file for file in remote}
-    after: dict[str, int] = {}
+    same = _unchanged(host, folder, {n: by_inode[k.inode] for n, k in known.items() if k.inode in by_inode})
+    after: dict[str, _Known] = {}
     notices: list[str] = []
     moving: list[tuple[Path, Path]] = []
-    for name, inode in known.items():
-        copy, file = folder / name, by_inode.get(inode)
-        if file is not None and _goes_on(copy, file):
-            after[file.name] = inode
+    for name, seen in known.items():
+        copy, file = folder / name, by_inode.get(seen.inode)
+        if file is not None and name in same:
+            after[file.name] = seen
             if file.name != name:
                 notices.append(f"{name} was rotated to {file.name}")
                 # In two steps, because names are handed on: .log to .log.1 while .log.1 goes to .log.2.
                 moving.append((copy.rename(folder / f".moving-{file.name}"), folder / file.name))
         elif name in by_name:
-            what = "truncated" if by_name[name].inode == inode else "replaced"
+            what = "truncated" if by_name[name].inode == seen.inode else "replaced"
             aside = _aside(copy)
             notices.append(f"{name} was {what} on the host: the {copy.stat().st_size} bytes before are in {aside.name}")
             copy.rename(aside)
@@ -281,10 +309,21 @@ def _follow_names(folder: Path, known: dict[str, int], remote: list[_Remote]) ->
     return after, notices
 
 
-def _goes_on(copy: Path, file: _Remote) -> bool:
+def _unchanged(host: Host, folder: Path, files: dict[str, RemoteLog]) -> set[str]:
+    """The copies whose files begin with what was copied: large enough, the same first line, and both ends the same."""
+    candidates = [(name, file) for name, file in files.items() if _goes_on(folder / name, file)]
+    to_compare = [(name, file) for name, file in candidates if (folder / name).stat().st_size]
+    same = {name for name, _ in candidates} - {name for name, _ in to_compare}
+    if to_compare:
+        sizes = [(file.path, (folder / name).stat().st_size) for name, file in to_compare]
+        digests = host.run(ends_script(sizes)).check().out.split()
+        pairs = zip(to_compare, digests, strict=False)
+        same |= {name for (name, _), digest in pairs if digest == ends_of(folder / name)}
+    return same
+
+
+def _goes_on(copy: Path, file: RemoteLog) -> bool:
     """Whether the file on the host begins with what was copied: as large at least, with the same first line."""
-    if not copy.exists():
-        return True
     if file.n_bytes < copy.stat().st_size:
         return False
     with copy.open("rb") as opened:
@@ -299,16 +338,22 @@ def _aside(copy: Path) -> Path:
     return aside
 
 
-def _read_state(folder: Path) -> dict[str, int]:
+def _read_state(folder: Path, remote: list[RemoteLog]) -> dict[str, _Known]:
+    """What is known of the copies; one of which nothing is known is taken for the file of its name, and compared."""
+    known = {file.name: _Known(file.inode) for file in remote if (folder / file.name).exists()}
     try:
         stored = json.loads((folder / _STATE).read_bytes())
-        return {
-            name: int(inode)
-            for name, inode in stored.items()
-            if _FILE_NAME.fullmatch(name) and (folder / name).exists()
-        }
-    except (OSError, ValueError, TypeError, AttributeError):  # damaged is as good as absent: copies are put aside
-        return {}
+        for name, seen in stored["files"].items():
+            if _FILE_NAME.fullmatch(name) and (folder / name).exists():
+                known[name] = _Known(int(seen["inode"]), int(seen["offset"]), str(seen["ends"]))
+    except (OSError, ValueError, TypeError, AttributeError, KeyError):
+        return known  # damaged is as good as absent
+    return known
+
+
+def _write_state(folder: Path, known: dict[str, _Known]) -> None:
+    document = {"schema": 1, "files": {name: asdict(seen) for name, seen in known.items()}}
+    write_atomically(folder / _STATE, json.dumps(document).encode())
 
 
 def _rotation(path: Path) -> int:

@@ -14,28 +14,29 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
-from cuzkops.errors import OpsError, UsageError
-from cuzkops.profiles import Profile, profile_of
-from cuzkops.records import KillRecord, ProcessId
+from cuzkops.errors import OpsError
 from cuzkops.remote import audit
-from cuzkops.remote.baseline import baseline_script, take_baseline
+from cuzkops.remote.baseline import baseline_script
 from cuzkops.remote.blocks import read_blocks
 from cuzkops.remote.ctl import ctl, ctl_script
-from cuzkops.remote.daemon import find_daemon
 from cuzkops.remote.killing import signal_script, watch_script
-from cuzkops.remote.probes import ProcessInfo, probe_processes
-from cuzkops.remote.process_table import ProcessTable, read_process_table
+from cuzkops.remote.process_table import read_process_table
 from cuzkops.remote.procfs import live, parse_threads
-from cuzkops.remote.run_files import read_record, write_record, write_script
+from cuzkops.remote.run_files import write_record, write_script
+from cuzkops.steps.aim import Aim, KillRequest, find_aim
 from cuzkops.units import format_bytes, format_duration_s
 from prover.protocol import DrainAnswer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
+    from cuzkops.records import KillRecord
     from cuzkops.remote.host import Host, Script
     from cuzkops.remote.layout import Layout
+    from cuzkops.remote.probes import ProcessInfo
     from prover.protocol import DaemonRecord
+
+__all__ = ["How", "KillRequest", "KillResult", "kill", "plan_kill"]
 
 How = Literal["nothing", "drained", "terminated", "killed"]
 
@@ -47,23 +48,6 @@ _LATE_ROUNDS = 5
 """How often the session is looked at for processes that were started while the others were being stopped."""
 _ASK_S = 5.0
 _REMIND_S = 30.0
-
-
-@dataclass(frozen=True)
-class KillRequest:
-    """What to stop.
-
-    Args:
-        pid: Exactly this process with its session or descendants; None: the daemon that is recorded.
-        expected_start_ticks: The process's start as it was shown before; another one is refused.
-        grace_s: Time for a stop without SIGKILL; None: what the daemon promises, else what its profile says.
-        reason: Why, for the audit log of the host.
-    """
-
-    pid: int | None = None
-    expected_start_ticks: int | None = None
-    grace_s: float | None = None
-    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -87,46 +71,6 @@ class KillResult:
     sentence: str = ""
 
 
-@dataclass(frozen=True)
-class _Aim:
-    """Whom to stop and how.
-
-    Args:
-        processes: Leader first.
-        profile: What kind of daemon it is.
-        daemon: Its record, where a drain can be asked for.
-        earlier: Record of an interrupted kill that told them to stop.
-    """
-
-    processes: list[ProcessInfo]
-    profile: Profile
-    daemon: DaemonRecord | None
-    earlier: KillRecord | None
-
-    def record(self, host: Host, layout: Layout) -> KillRecord:
-        """Take the baseline, or keep the interrupted kill's: it was taken when the daemon still held everything."""
-        if self.earlier is None:
-            return take_baseline(host, layout.name, [process.pid for process in self.processes])
-        known = {process.pid for process in self.earlier.processes}
-        new = [ProcessId(pid=p.pid, start_ticks=p.start_ticks) for p in self.processes if p.pid not in known]
-        return self.earlier.model_copy(update={"processes": [*self.earlier.processes, *new]})
-
-
-def inspect_pid(host: Host, pid: int) -> ProcessInfo:
-    """Describe a process for showing it before it is stopped or adopted.
-
-    Raises:
-        UsageError: There is no such process, or it is a zombie that holds nothing.
-    """
-    found = probe_processes(host, pids=[pid])
-    if not found:
-        raise UsageError("no-such-process", f"there is no process {pid} on {host.target}")
-    if not found[0].n_live_threads:
-        message = f"process {pid} on {host.target} is a zombie: it has ended, holds no memory and cannot be stopped"
-        raise UsageError("zombie", message, f"its parent, process {found[0].ppid}, has to reap it")
-    return found[0]
-
-
 def kill(host: Host, layout: Layout, request: KillRequest, progress: Callable[[str], None] | None = None) -> KillResult:
     """Stop a daemon and watch its exit. Repeating it goes on where an interrupted one stopped.
 
@@ -135,7 +79,7 @@ def kill(host: Host, layout: Layout, request: KillRequest, progress: Callable[[s
         OpsError: A signal was not permitted, or the process survived SIGKILL.
     """
     say = progress or (lambda _: None)
-    aim = _aim(host, layout, request)
+    aim = find_aim(host, layout, request)
     if aim is None:
         what = f"process {request.pid}" if request.pid is not None else f"daemon {layout.name}"
         return KillResult(None, "nothing", (), 0.0, sentence=f"no {what} runs on {host.target}: nothing to stop")
@@ -143,6 +87,8 @@ def kill(host: Host, layout: Layout, request: KillRequest, progress: Callable[[s
     stop = _Stop(host, layout, aim, request.grace_s, say)
     write_record(host, layout.kill_json, record)
     leader = aim.processes[0]
+    if aim.what:
+        say(aim.what)
     say(f"stopping {leader.label} with {format_bytes(record.footprint_bytes)}")
     begin_s = time.monotonic()
     record, states, how = stop.run(record)
@@ -160,7 +106,7 @@ def plan_kill(host: Host, layout: Layout, request: KillRequest) -> list[Script]:
     Raises:
         UsageError: ``kill`` would refuse.
     """
-    aim = _aim(host, layout, request)
+    aim = find_aim(host, layout, request)
     if aim is None:
         return []
     record = aim.record(host, layout)
@@ -182,73 +128,13 @@ def _only_if(script: Script, condition: str) -> Script:
     return replace(script, title=f"{script.title} (only if {condition})")
 
 
-def _aim(host: Host, layout: Layout, request: KillRequest) -> _Aim | None:
-    daemon = find_daemon(host, layout)
-    running = daemon.record if daemon is not None and daemon.is_live else None
-    table = read_process_table(host)
-    earlier = read_record(host, layout.kill_json, KillRecord)
-    unfinished = _unfinished(earlier, table)
-    pid, expected = request.pid, request.expected_start_ticks
-    if pid is None and running is not None:
-        pid, expected = running.pid, running.start_ticks
-    elif pid is None and unfinished:
-        pid, expected = unfinished[0].pid, unfinished[0].start_ticks
-    if pid is None or pid not in table.stats:
-        return None
-    if expected is not None and table.stats[pid].start_ticks != expected:
-        message = (
-            f"process {pid} on {host.target} is not the one that was shown: that one ended and its number is reused"
-        )
-        raise UsageError("pid-reused", message, "look again before you kill")
-    going_on = any(process.pid == pid for process in unfinished)
-    pids = table.family(pid)
-    if going_on:
-        pids += [process.pid for process in unfinished if process.pid not in pids]
-    _refuse(host, table, pids)
-    found = {process.pid: process for process in probe_processes(host, pids=pids)}
-    processes = [found[pid] for pid in pids if pid in found and found[pid].n_live_threads]
-    if not processes:
-        return None
-    _refuse_strangers(host, table, processes)
-    profile = profile_of(running if running and running.pid in pids else None)
-    told = earlier if earlier and going_on and earlier.signalled_uptime_s is not None else None
-    return _Aim(processes, profile, running if profile.has_ctl else None, told)
-
-
-def _unfinished(record: KillRecord | None, table: ProcessTable) -> list[ProcessId]:
-    """Processes of an earlier kill that exist still; a zombie among them is sorted out later."""
-    if record is None or record.boot_id != table.boot_id:
-        return []
-    same = table.stats
-    return [p for p in record.processes if p.pid in same and same[p.pid].start_ticks == p.start_ticks]
-
-
-def _refuse(host: Host, table: ProcessTable, pids: Sequence[int]) -> None:
-    for pid in pids:
-        if pid == 1:
-            raise UsageError("kill-refused", f"process 1 of {host.target} is never killed: the host would go down")
-        if pid in table.ancestors_of_self:
-            who = table.stats[pid].comm
-            message = f"process {pid} ({who}) on {host.target} carries this very connection: it is not killed"
-            raise UsageError("kill-refused", message, "name the prover's process, not the shell or sshd above it")
-        if table.stats[pid].pgrp == 0 and table.stats[pid].session_id == 0 and table.stats[pid].ppid in (0, 2):
-            raise UsageError("kill-refused", f"process {pid} on {host.target} is a thread of the kernel")
-
-
-def _refuse_strangers(host: Host, table: ProcessTable, processes: Sequence[ProcessInfo]) -> None:
-    stranger = next((process for process in processes if table.uid not in (0, process.uid)), None)
-    if stranger:
-        message = f"{stranger.label} on {host.target} belongs to {stranger.user}: you may not stop it"
-        raise UsageError("kill-permission", message, f"connect as {stranger.user} or as root")
-
-
 @dataclass(frozen=True)
 class _Stop:
     """Tells the processes to stop, once, watches their exit, and uses SIGKILL at the end."""
 
     host: Host
     layout: Layout
-    aim: _Aim
+    aim: Aim
     grace_s: float | None
     say: Callable[[str], None]
     baseline_s: float = field(default_factory=time.monotonic)
@@ -257,7 +143,7 @@ class _Stop:
         """Return the record with the time of the stop, the states of what still lives, and how it ended."""
         record, states, how = self._escalate(record)
         for _ in range(_LATE_ROUNDS):
-            late = read_process_table(self.host).joined_later(record.processes)
+            late = read_process_table(self.host).joined_later(record.leader, record.processes)
             if not late:
                 return record, states, how
             self.say(f"{len(late)} more processes were started in its session meanwhile")

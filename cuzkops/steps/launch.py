@@ -10,9 +10,12 @@ from cuzkops.errors import OpsError, TimeoutExpired
 from cuzkops.records import ProcessId
 from cuzkops.remote import audit
 from cuzkops.remote.ctl import ctl, ctl_script
-from cuzkops.remote.daemon import Observation, find_daemon, observe, observe_script
-from cuzkops.remote.launching import abort_script, release_facts_script, start_script
+from cuzkops.remote.daemon import Observation, describe_process, find_daemon, observe, observe_script
+from cuzkops.remote.launching import abort_script, start_script
+from cuzkops.remote.orphans import find_orphans
 from cuzkops.remote.procfs import parse_stats
+from cuzkops.remote.starting import find_starting
+from cuzkops.steps.verify import plan_verify, read_release, verify
 from prover.protocol import DaemonState, ReadyAnswer
 
 if TYPE_CHECKING:
@@ -97,11 +100,14 @@ def launch(
         if_interrupted: Told what an interruption from now on leaves behind.
 
     Raises:
-        OpsError: A daemon runs already; or the new one ended, or is not what was shipped: then it was stopped, and
-            ``current`` points where it did. ``details["last_lines"]`` holds the ends of its logs.
+        OpsError: A daemon runs already; the release is damaged; or the new daemon ended, or is not what was shipped:
+            then it was stopped, and ``current`` points where it did, and ``details["last_lines"]`` holds the ends of
+            its logs.
         TimeoutExpired: It was not ready within ``deadline_s``; it was stopped, too.
     """
     _refuse_second(host, layout)
+    progress(f"verifies release {request.release_id}")
+    verify(host, layout, read_release(host, layout, request.release_id))
     how = "`cuzkops status` shows it, `cuzkops kill` stops it"
     if_interrupted(f"the new daemon may have been started on {host.target}: {how}")
     done = host.run(start_script(layout, request.release_id, request.launch_id), timeout_s=60).check()
@@ -132,6 +138,7 @@ def launch(
 def plan_launch(layout: Layout, request: LaunchRequest) -> list[Script]:
     """The scripts that ``launch`` runs when all goes well."""
     return [
+        plan_verify(layout, request.release_id, request.manifest, {}),
         start_script(layout, request.release_id, request.launch_id),
         observe_script(layout, release_id=request.release_id),
         ctl_script(layout, "ready", release_id=request.release_id),
@@ -139,33 +146,26 @@ def plan_launch(layout: Layout, request: LaunchRequest) -> list[Script]:
     ]
 
 
-def read_release(host: Host, layout: Layout, release_id: str) -> tuple[Manifest, str]:
-    """Read a release on the host; returns its manifest and the digest of its configuration.
-
-    Raises:
-        OpsError: It is not there, or its manifest cannot be read.
-    """
-    from pydantic import ValidationError  # noqa: PLC0415 - costs a tenth of a second of every start
-
-    from cuzkops.records import Manifest  # noqa: PLC0415 - the same
-
-    digest, _, manifest = host.run(release_facts_script(layout, release_id)).check().out.partition("\n")
-    try:
-        return Manifest.model_validate_json(manifest), digest.split()[0]
-    except ValidationError as error:
-        raise OpsError("manifest", f"the manifest of release {release_id} cannot be read: {error}") from None
-
-
 def _refuse_second(host: Host, layout: Layout) -> None:
+    """Refuse where something of this name lives: the daemon, one that a launch has just started, or what one left."""
     daemon = find_daemon(host, layout)
     if daemon is not None and daemon.is_live:
         record = daemon.record
-        raise OpsError(
-            "runs-already",
-            f"a daemon named {record.name} runs already: pid {record.pid}, release {record.release_id}, {record.state}",
-            "stop it with `cuzkops kill`, or deploy, which does that",
-            {"pid": record.pid, "release_id": record.release_id},
-        )
+        what, pid = f"pid {record.pid}, release {record.release_id}, {record.state}", record.pid
+        raise _runs_already(f"a daemon named {layout.name} runs already: {what}", pid, record.release_id)
+    if starting := find_starting(host, layout):
+        who = f"pid {starting.pid}, release {starting.release_id}"
+        message = f"the daemon {layout.name} that was launched last lives: {who}, and has no record yet, or no more"
+        raise _runs_already(message, starting.pid, starting.release_id)
+    if daemon is not None and (orphans := find_orphans(host, daemon.record)):
+        what = f"{describe_process(orphans[0])} lives on in its session"
+        message = f"the daemon {layout.name}, pid {daemon.record.pid}, has ended by itself, but {what}"
+        raise _runs_already(message, orphans[0].pid, daemon.record.release_id)
+
+
+def _runs_already(message: str, pid: int, release_id: str) -> OpsError:
+    hint = "stop it with `cuzkops kill`, or deploy, which does that"
+    return OpsError("runs-already", message, hint, {"pid": pid, "release_id": release_id})
 
 
 def _parse_started(output: str) -> _Started:

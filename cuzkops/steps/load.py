@@ -75,19 +75,19 @@ def prove(
         OpsError: No daemon is ready, it refuses a job, or one failed; those behind it are cancelled.
         TimeoutExpired: ``timeout_s`` passed; what was left is cancelled.
     """
-    _check_ready(host, layout)
+    check_ready(host, layout)
     deadline = time.monotonic() + request.timeout_s
     waiting: deque[JobAnswer] = deque()
     done: list[JobAnswer] = []
     key = secrets.token_hex(8)
     try:
-        with _naming_the_witness(request), _witness_on_host(host, layout, request) as path:
+        with naming_the_witness(request.witness), witness_on_host(host, layout, request.witness) as path:
             for index in range(request.count):
                 waiting.append(_submit(host, layout, request, path, f"{key}-{index}"))
                 on_job(waiting[-1])
                 if len(waiting) >= IN_FLIGHT:
                     done.append(_finish(host, layout, waiting, deadline, on_job))
-        with _naming_the_witness(request):
+        with naming_the_witness(request.witness):
             while waiting:
                 done.append(_finish(host, layout, waiting, deadline, on_job))
     except BaseException:
@@ -97,8 +97,12 @@ def prove(
     return done
 
 
-def _check_ready(host: Host, layout: Layout) -> None:
-    """Ask the daemon whether it takes jobs; one that does not run is to be started with this tool."""
+def check_ready(host: Host, layout: Layout) -> None:
+    """Ask the daemon whether it takes jobs.
+
+    Raises:
+        OpsError: It does not; one that does not run is to be started with this tool.
+    """
     try:
         ctl(host, layout, ReadyAnswer, "ready")
     except OpsError as error:
@@ -108,12 +112,12 @@ def _check_ready(host: Host, layout: Layout) -> None:
 
 
 @contextmanager
-def _naming_the_witness(request: ProveRequest) -> Iterator[None]:
+def naming_the_witness(witness: Path | None) -> Iterator[None]:
     """Let an error name the witness as the user does, not as the daemon keeps it; a wrong name is a usage error."""
     try:
         yield
     except OpsError as error:
-        here = str(request.witness) if request.witness else ""
+        here = str(witness) if witness else ""
         message = re.sub(_KEPT_WITNESS, lambda _: here, error.message) if here else error.message
         kind = UsageError if error.code == "no-such-circuit" else OpsError
         if kind is OpsError and message == error.message:
@@ -122,13 +126,13 @@ def _naming_the_witness(request: ProveRequest) -> Iterator[None]:
 
 
 @contextmanager
-def _witness_on_host(host: Host, layout: Layout, request: ProveRequest) -> Iterator[str | None]:
-    """Bring the witness to a file that only this user can read, for as long as jobs are submitted."""
-    if request.witness is None:
+def witness_on_host(host: Host, layout: Layout, witness: Path | None) -> Iterator[str | None]:
+    """Bring the witness to a file that only this user can read, for a block; None where it is on the host already."""
+    if witness is None:
         yield None
         return
     path = f"{layout.run}/witness-{secrets.token_hex(8)}.wtns"
-    host.put(request.witness, path, mode=0o600)
+    host.put(witness, path, mode=0o600)
     try:
         yield path
     finally:

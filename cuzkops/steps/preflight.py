@@ -3,56 +3,36 @@
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from cuzkops.errors import UsageError
+from cuzkops.errors import UnreadableError, UsageError
 from cuzkops.records import KillRecord
 from cuzkops.remote.daemon import DaemonView, describe_process, find_daemon
 from cuzkops.remote.launching import release_config_script
+from cuzkops.remote.orphans import find_orphans
 from cuzkops.remote.probes import MIN_BYTES, HostFacts, ProcessInfo, probe_host, probe_processes, probe_pythons
 from cuzkops.remote.run_files import read_record
 from cuzkops.remote.script import TOOLS
+from cuzkops.steps.findings import Finding
+from cuzkops.steps.preflight_gpu import gpu_findings
 from cuzkops.units import format_bytes
 from prover.protocol import SOCKET_PATH_LIMIT_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from cuzkops.configuration import DeployConfig
     from cuzkops.records import Manifest
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
 
-UNPACKED_FACTOR = 3.5
-"""Layers of interpreters and wheels unpack to about this much of their compressed size."""
 MONITORS = frozenset(
     ("nvidia-persistenced", "nv-hostengine", "dcgm-exporter", "nvidia-smi", "nvtop", "nv-fabricmanager", "Xorg")
 )
 """Programs that watch a GPU and hold none of its memory worth naming."""
 _MAX_HOLDERS = 10
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is wrong or odd.
-
-    Args:
-        code: Short stable word for programs.
-        severity: An error refuses the deploy, a warning is shown.
-        where: Which part of the host or of the artifact.
-        message: One sentence.
-        hint: What to do about it.
-        details: JSON-able facts.
-    """
-
-    code: str
-    severity: Literal["error", "warning"]
-    where: str
-    message: str
-    hint: str = ""
-    details: dict[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -71,6 +51,7 @@ def preflight_host(
     need_bytes: int | None = None,
     *,
     needs_gpu: bool = True,
+    need_gpu_bytes: int = 0,
     kernel: dict[str, str] | None = None,
 ) -> PreflightReport:
     """Look at a host before a deploy; leaves everything as it was and raises nothing for what it finds.
@@ -80,15 +61,16 @@ def preflight_host(
         layout: Where the daemon is or will be.
         need_bytes: Host memory that the new daemon needs; None where nobody knows it yet. ``auto`` is never a need.
         needs_gpu: Whether others on the GPU stand in the way; a daemon on the host backend does not care.
+        need_gpu_bytes: Memory that it needs on one GPU; with it devices, driver and huge pages are looked at, too.
         kernel: ``roots(...)`` of a recording; the real folders by default.
     """
     facts = probe_host(host, layout.home, kernel=kernel)
-    daemon = find_daemon(host, layout, kernel=kernel)
+    daemon, unreadable = _daemon(host, layout, kernel)
     seen = probe_processes(host, kernel=kernel)
     own = _own_processes(host, layout, daemon, facts, seen=seen, kernel=kernel)
     own_pids = {process.pid for process in own}
     others = [process for process in seen if process.pid not in own_pids]
-    findings = [*_folder_findings(facts), *_socket_findings(layout), *_visibility_findings(facts)]
+    findings = [*_folder_findings(facts), *_socket_findings(layout), *_visibility_findings(facts), *unreadable]
     holders: dict[int, ProcessInfo] = {}
     if need_bytes is not None:
         giving_back = sum(process.footprint_bytes for process in own)
@@ -100,7 +82,17 @@ def preflight_host(
         on_gpu = [process for process in others if _uses_gpu(process)]
         findings += [_gpu_finding(process) for process in on_gpu]
         holders |= {process.pid: process for process in on_gpu}
+    if need_gpu_bytes:
+        own_on_gpu = any(_uses_gpu(process) for process in own)
+        findings += gpu_findings(facts, need_gpu_bytes, giving_back=own_on_gpu)
     return PreflightReport(facts, findings, daemon, list(holders.values()))
+
+
+def _daemon(host: Host, layout: Layout, kernel: dict[str, str] | None) -> tuple[DaemonView | None, list[Finding]]:
+    try:
+        return find_daemon(host, layout, kernel=kernel), []
+    except UnreadableError as error:  # one finding among others
+        return None, [Finding("daemon-json", "error", "daemon", error.message, error.hint)]
 
 
 def with_python(host: Host, facts: HostFacts, manifest: Manifest) -> HostFacts:
@@ -112,13 +104,12 @@ def with_python(host: Host, facts: HostFacts, manifest: Manifest) -> HostFacts:
     return facts.model_copy(update={"pythons": facts.pythons | found})
 
 
-def preflight_manifest(facts: HostFacts, manifest: Manifest, n_bytes_to_ship: int) -> list[Finding]:
+def preflight_manifest(facts: HostFacts, manifest: Manifest) -> list[Finding]:
     """Compare what was built with what the host is.
 
     Args:
         facts: The host.
         manifest: The artifact.
-        n_bytes_to_ship: Compressed bytes that are still to travel; 0 where the host has all.
     """
     findings = []
     architecture = manifest.target.partition("-")[0]
@@ -132,14 +123,6 @@ def preflight_manifest(facts: HostFacts, manifest: Manifest, n_bytes_to_ship: in
         findings.append(Finding("cpu-flags", "error", "host", message, "build for this CPU, or use another host"))
     findings += _python_findings(facts, manifest)
     findings += _tool_findings(facts)
-    need_disk_bytes = round(UNPACKED_FACTOR * n_bytes_to_ship)
-    if need_disk_bytes > facts.disk_free_bytes:
-        message = (
-            f"{facts.folder_parent} has {format_bytes(facts.disk_free_bytes)} free; {format_bytes(n_bytes_to_ship)} "
-            f"to ship need about {format_bytes(need_disk_bytes)} (their unpacked size is not known: "
-            f"{UNPACKED_FACTOR} times is assumed)"
-        )
-        findings.append(Finding("disk-full", "error", "disk", message, "free some space, or use another --remote-dir"))
     return findings
 
 
@@ -174,29 +157,6 @@ def refuse_losing_circuits(host: Host, layout: Layout, config: DeployConfig) -> 
     )
 
 
-def raise_findings(findings: PreflightReport | Sequence[Finding]) -> None:
-    """Refuse when there is an error among the findings: all of them in one message.
-
-    Raises:
-        UsageError: At least one finding is an error. Its details list all findings.
-    """
-    found = findings.findings if isinstance(findings, PreflightReport) else findings
-    errors = [finding for finding in found if finding.severity == "error"]
-    if not errors:
-        return
-    rows = [{**finding.details, **_row(finding)} for finding in found]
-    hints = dict.fromkeys(finding.hint for finding in errors if finding.hint)
-    if len(errors) == 1:
-        message = errors[0].message
-    else:
-        message = f"{len(errors)} problems: " + "; ".join(f"({n}) {e.message}" for n, e in enumerate(errors, 1))
-    raise UsageError(errors[0].code if len(errors) == 1 else "preflight", message, "; ".join(hints), {"findings": rows})
-
-
-def _row(finding: Finding) -> dict[str, object]:
-    return {key: getattr(finding, key) for key in ("code", "severity", "where", "message", "hint")}
-
-
 def _own_processes(
     host: Host,
     layout: Layout,
@@ -206,12 +166,14 @@ def _own_processes(
     seen: list[ProcessInfo],
     kernel: dict[str, str] | None,
 ) -> list[ProcessInfo]:
-    """What the coming kill will end: our daemon with its session, and what an interrupted kill has not ended yet."""
+    """What the coming kill will end: our daemon, or what one left, and what an earlier kill has not ended yet."""
     own: dict[int, ProcessInfo] = {}
     if daemon is not None and daemon.process is not None:
         leader = daemon.process
         own = {process.pid: process for process in seen if process.session_id == leader.session_id == leader.pid}
         own[leader.pid] = leader
+    elif daemon is not None:
+        own = {process.pid: process for process in find_orphans(host, daemon.record, kernel=kernel)}
     kill = read_record(host, layout.kill_json, KillRecord)
     if kill is not None and kill.boot_id == facts.boot_id:
         starts = {process.pid: process.start_ticks for process in kill.processes}
@@ -231,7 +193,7 @@ def _memory_findings(facts: HostFacts, need_bytes: int, giving_back: int, holder
         + f": {format_bytes(need_bytes - will_be)} short"
     )
     limit = facts.memory.cgroup_limit_bytes
-    if limit is not None and facts.available_bytes < facts.memory.mem_available_bytes:
+    if limit is not None and facts.memory.is_limited:
         message += f" (the control group {facts.memory.cgroup} is limited to {format_bytes(limit)})"
     held = "; ".join(map(describe_process, holders))
     message += f"; memory is held by {held}" if holders else "; no process that is visible here holds much of it"

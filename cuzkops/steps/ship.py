@@ -1,20 +1,22 @@
 """Bring a release to a host: the layers and proving keys that it lacks, joined with the configuration.
 
-Everything is named by its digest and appears by a rename, so what is there under its name is whole, whatever was
-interrupted before. Files of a release are hard links to its layers, and no file is ever written twice: a daemon that
-runs from an older release is not touched.
+Everything is named by its digest and appears by a rename, so it was whole when it appeared, whatever was interrupted
+before; whether it still is, is looked at each time, and what was damaged is replaced. Files of a release are hard links
+to its layers, and no file is ever written twice: a daemon that runs keeps the files that it has.
 """
 
 from __future__ import annotations
 
-import re
+import hashlib
 import secrets
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cuzkops.artifact.listing import list_archive
 from cuzkops.errors import OpsError, UsageError
 from cuzkops.remote import audit
+from cuzkops.remote.cleaning import holdings_script
 from cuzkops.remote.host import Script
 from cuzkops.remote.layout import release_id
 from cuzkops.remote.releases import (
@@ -22,22 +24,28 @@ from cuzkops.remote.releases import (
     circuit_script,
     inventory_script,
     layer_script,
-    layers_script,
+    present_script,
     release_script,
 )
+from cuzkops.steps.clean import CleanResult, clean
+from cuzkops.steps.findings import Finding
+from cuzkops.steps.inventory import Inventory, Item, check_space, parse_inventory, unpacked_bytes
+from cuzkops.steps.verify import read_release
 from cuzkops.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from cuzkops.configuration import DeployConfig
-    from cuzkops.records import Layer
-    from cuzkops.remote.host import Completed, Host
+    from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
     from cuzkops.steps.build import Artifact
 
-_SPARE_BYTES = 16 * 2**20  # folders, links, manifest, configuration and the first logs
+_SLOW_DISK_BYTES_S = 10e6
+"""A host that is slower still needs to be known about."""
+_MUCH_BYTES = 4 << 30
+_LONGEST_S = 4 * 3600
+"""For keys that the host has and this machine does not: their size is not known here."""
 
 
 @dataclass(frozen=True)
@@ -47,10 +55,14 @@ class ShipRequest:
     Args:
         artifact: The built artifact.
         config: The configuration with the circuits that it carries.
+        thorough: Hash every key on the host, also one that was hashed before and has not changed since.
+        keep: How many releases of this daemon stay, besides those in use; None: all of them.
     """
 
     artifact: Artifact
     config: DeployConfig
+    thorough: bool = False
+    keep: int | None = None
 
     @property
     def release_id(self) -> str:
@@ -83,6 +95,8 @@ class ShipResult:
         skipped: Items that the host had.
         bytes_sent: Bytes that travelled.
         seconds: Time that it took.
+        repaired: What was damaged on the host and was replaced: a sentence each.
+        cleaned: What was removed because nobody uses it.
     """
 
     release_id: str
@@ -90,99 +104,116 @@ class ShipResult:
     skipped: tuple[str, ...]
     bytes_sent: int
     seconds: float
-
-
-@dataclass(frozen=True)
-class _Item:
-    """One file that may have to travel."""
-
-    label: str
-    sha256: str
-    source: Path
-    n_bytes: int
-    unpacked_bytes: int
-    is_layer: bool
-
-    def part(self, layout: Layout, token: str) -> str:
-        """Where it arrives: a name that says what it is and that it is not whole yet."""
-        folder, suffix = (layout.layers, ".tar.gz") if self.is_layer else (layout.circuits, "")
-        return f"{folder}/{self.sha256}{suffix}.part-{token}"
-
-
-@dataclass(frozen=True)
-class _Inventory:
-    """What the host has, and how much space is free, by file system."""
-
-    present: frozenset[str]
-    has_release: bool
-    free_bytes: dict[str, tuple[str, int]]
+    repaired: tuple[str, ...] = ()
+    cleaned: CleanResult | None = None
 
 
 def ship(
-    host: Host, layout: Layout, request: ShipRequest, progress: Callable[[Transfer], None] = lambda _: None
+    host: Host,
+    layout: Layout,
+    request: ShipRequest,
+    progress: Callable[[Transfer], None] = lambda _: None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> ShipResult:
-    """Bring a release to a host; may be repeated, and then does nothing.
+    """Bring a release to a host; may be repeated, and then only verifies and replaces what was damaged.
 
     Args:
         host: The host, whose lock this client holds.
         layout: Where things lie there.
         request: The release.
         progress: Called while bytes travel.
+        say: Gets a sentence for each thing that was found damaged there.
 
     Raises:
-        UsageError: The configuration names a digest that neither this machine nor the host has.
+        UsageError: The configuration names a digest that neither this machine nor the host has, or a layer holds what
+            may not be unpacked.
         OpsError: The disk is too small, a tool is missing there, or a file was damaged on its way.
     """
     begin = time.monotonic()
     items = _items(request)
-    inventory = _parse_inventory(host.run(_inventory_script(layout, request), timeout_s=120).check())
-    _check_host_circuits(request, inventory)
-    missing = [item for item in items if item.sha256 not in inventory.present]
-    _check_space(missing, inventory)
-    for item in missing:
-        _send(host, layout, item, progress)
-    if not inventory.has_release:
+    if (n_bytes := sum(item.unpacked_bytes for item in items)) >= _MUCH_BYTES:
+        say(f"looks at what {host.target} has, which may mean to hash {format_bytes(n_bytes)} there")
+    inventory = parse_inventory(host.run(_inventory_script(layout, request), timeout_s=_patience_s(request)).check())
+    _check_host_circuits(host, request, inventory)
+    missing = [item for item in items if item.sha256 not in inventory.verdicts.whole]
+    lists = {item.sha256: _files_sha256(item) for item in missing if item.is_layer}
+    check_space(layout, missing, inventory)
+    damage = _damaged_release(host, layout, request, inventory)
+    repaired = _repairs(host, request.release_id, missing, inventory, damage)
+    for sentence in repaired:
+        say(sentence)
+    bytes_sent = sum(_send(host, layout, item, lists.get(item.sha256, ""), progress) for item in missing)
+    if damage is not None:
         host.run(_release_script(layout, request, secrets.token_hex(4)), timeout_s=300).check()
-        sent = [item.label for item in missing]
-        audit.append(host, layout, "ship", {"release_id": request.release_id, "sent": sent})
+    if missing or damage is not None:
+        details = {"release_id": request.release_id, "sent": [item.label for item in missing]}
+        audit.append(host, layout, "ship", {**details, **({"repaired": repaired} if repaired else {})})
+    cleaned = None if request.keep is None else clean(host, layout, request.keep, protect=(request.release_id,))
+    if cleaned is not None and not cleaned.removed.is_empty:
+        say(cleaned.sentence)
     return ShipResult(
         release_id=request.release_id,
         sent=tuple(item.label for item in missing),
         skipped=tuple(item.label for item in items if item not in missing),
-        bytes_sent=sum(item.n_bytes for item in missing),
+        bytes_sent=bytes_sent,
         seconds=time.monotonic() - begin,
+        repaired=tuple(repaired),
+        cleaned=cleaned,
     )
 
 
-def missing_layers(host: Host, layout: Layout, artifact: Artifact) -> list[Layer]:
-    """Layers of an artifact that the host lacks; changes nothing."""
-    layers = artifact.manifest.layers
-    present = host.run(layers_script(layout, [layer.sha256 for layer in layers])).check().out.split()
-    return [layer for layer in layers if layer.sha256 not in present]
+def preflight_space(host: Host, layout: Layout, request: ShipRequest) -> list[Finding]:
+    """Whether the disks of a host take what it lacks of a release; changes nothing."""
+    done = host.run(present_items_script(layout, request)).check()
+    inventory = parse_inventory(done)
+    missing = [item for item in _items(request) if item.sha256 not in inventory.verdicts.whole]
+    try:
+        check_space(layout, missing, inventory)
+    except OpsError as error:
+        return [Finding(error.code, "error", "disk", error.message, error.hint, error.details)]
+    return []
+
+
+def present_items_script(layout: Layout, request: ShipRequest) -> Script:
+    """What ``preflight_space`` runs."""
+    circuits = list(dict.fromkeys(circuit.sha256 for circuit in request.config.circuits.values()))
+    return present_script(layout, _layer_digests(request), circuits)
 
 
 def plan_ship(layout: Layout, request: ShipRequest) -> list[Script]:
     """What ``ship`` runs on a host that has nothing yet; a transfer stands as a script that is only a comment."""
     scripts = [_inventory_script(layout, request)]
     for item in _items(request):
-        part = item.part(layout, "RANDOM")
         size = format_bytes(item.n_bytes)
-        scripts.append(
-            Script(f"send {item.label} ({size}), if the host lacks it", f"# {item.source} -> {part}", changes=True)
-        )
-        scripts.append(_receive_script(layout, item, part, "RANDOM"))
+        what = f"# {item.source} -> {item.part(layout)}"
+        scripts.append(Script(f"send {item.label} ({size}), if the host lacks it", what, changes=True))
+        scripts.append(_receive_script(layout, item, _files_sha256(item) if item.is_layer else "", "RANDOM"))
     scripts.append(_release_script(layout, request, "RANDOM"))
-    return [*scripts, audit.append_script(layout, audit.entry(layout.name, "ship", {"release_id": request.release_id}))]
+    scripts.append(audit.append_script(layout, audit.entry(layout.name, "ship", {"release_id": request.release_id})))
+    return scripts if request.keep is None else [*scripts, holdings_script(layout)]
 
 
 def _layer_digests(request: ShipRequest) -> list[str]:
     return [layer.sha256 for layer in request.artifact.manifest.layers]
 
 
+def _host_digests(request: ShipRequest) -> dict[str, str]:
+    """Circuits that only the host can have, by digest."""
+    return {name: where for name, where in request.config.host_circuits.items() if not where.startswith("/")}
+
+
+def _patience_s(request: ShipRequest) -> float:
+    """How long the host may take to hash what it has."""
+    if _host_digests(request):
+        return _LONGEST_S
+    return 120 + sum(item.n_bytes + item.unpacked_bytes for item in _items(request)) / _SLOW_DISK_BYTES_S
+
+
 def _inventory_script(layout: Layout, request: ShipRequest) -> Script:
     circuits = [circuit.sha256 for circuit in request.config.circuits.values()]
-    circuits += [where for where in request.config.host_circuits.values() if not where.startswith("/")]
-    return inventory_script(layout, request.release_id, _layer_digests(request), circuits)
+    circuits = list(dict.fromkeys([*circuits, *_host_digests(request).values()]))
+    layers = _layer_digests(request)
+    return inventory_script(layout, request.release_id, layers, circuits, thorough=request.thorough)
 
 
 def _release_script(layout: Layout, request: ShipRequest, token: str) -> Script:
@@ -193,94 +224,85 @@ def _release_script(layout: Layout, request: ShipRequest, token: str) -> Script:
     )
 
 
-def _items(request: ShipRequest) -> list[_Item]:
+def _items(request: ShipRequest) -> list[Item]:
     items = []
     for layer in request.artifact.manifest.layers:
         path = request.artifact.layer_path(layer)
-        items.append(_Item(f"layer {layer.name}", layer.sha256, path, layer.n_bytes, _unpacked_bytes(path), True))
+        items.append(Item(f"layer {layer.name}", layer.sha256, path, layer.n_bytes, unpacked_bytes(path), True))
     seen: set[str] = set()
     for name, circuit in request.config.circuits.items():
         if circuit.sha256 not in seen:  # two names may share one key
             seen.add(circuit.sha256)
             n_bytes = circuit.path.stat().st_size
-            items.append(_Item(f"circuit {name}", circuit.sha256, circuit.path, n_bytes, n_bytes, False))
+            items.append(Item(f"circuit {name}", circuit.sha256, circuit.path, n_bytes, n_bytes, False))
     return items
 
 
-def _unpacked_bytes(archive: Path) -> int:
-    """Size of a gzip's content: its last four bytes hold it modulo 2^32 (RFC 1952, ISIZE)."""
-    with archive.open("rb") as file:
-        n_bytes = file.seek(-4, 2) + 4
-        size = int.from_bytes(file.read(4), "little")
-    while size < n_bytes - 64:  # tar does not grow by gzip: the field wrapped round
-        size += 2**32
-    return size
+def _files_sha256(item: Item) -> str:
+    return hashlib.sha256(list_archive(item.source)).hexdigest()
 
 
-def _parse_inventory(completed: Completed) -> _Inventory:
-    present: set[str] = set()
-    missing_tools: list[str] = []
-    free: dict[str, tuple[str, int]] = {}
-    folder = ""
-    has_release = False
-    for line in completed.out.splitlines():
-        word, _, rest = line.partition(" ")
-        if word == "have":
-            present.add(rest)
-        elif word == "missing":
-            missing_tools.append(rest)
-        elif word == "release":
-            has_release = True
-        elif word == "space":
-            folder = rest
-        elif match := re.fullmatch(r"(.+?)\s+\d+\s+-?\d+\s+(-?\d+)\s+\d+%\s+(/.*)", line):
-            free[folder] = (f"{match[1]} on {match[3]}", int(match[2]) * 1024)
-    if missing_tools:
-        raise OpsError(
-            "missing-tools", f"the host has no {', '.join(missing_tools)}", "install coreutils, tar and gzip"
+def _check_host_circuits(host: Host, request: ShipRequest, inventory: Inventory) -> None:
+    for name, sha256 in _host_digests(request).items():
+        if sha256 in inventory.verdicts.whole:
+            continue
+        damage = inventory.verdicts.damaged.get(sha256)
+        problem = f"the host has no key {sha256[:12]}..."
+        if damage:
+            problem = f"the key {sha256[:12]}... on {host.target} is damaged: {damage}"
+        raise UsageError(
+            "circuit-damaged" if damage else "circuit-missing",
+            f"circuit {name} is named by its digest, and {problem}",
+            "give the local path of its zkey once, so that it is shipped",
         )
-    return _Inventory(frozenset(present), has_release, free)
 
 
-def _check_host_circuits(request: ShipRequest, inventory: _Inventory) -> None:
-    for name, where in request.config.host_circuits.items():
-        if not where.startswith("/") and where not in inventory.present:
-            raise UsageError(
-                "circuit-missing",
-                f"circuit {name} is named by its digest, and the host has no key {where[:12]}...",
-                "give the local path of its zkey once, so that it is shipped",
-            )
+def _damaged_release(host: Host, layout: Layout, request: ShipRequest, inventory: Inventory) -> str | None:
+    """What is wrong with the release there, empty where it does not exist yet; None where it is whole."""
+    verdicts = inventory.verdicts
+    if damage := verdicts.damaged.get("release"):
+        return damage
+    if "release" not in verdicts.whole:
+        return ""
+    try:
+        read_release(host, layout, request.release_id)
+    except OpsError as error:
+        return str(error.details.get("problems", [error.message])[0])  # type: ignore[index] # a list, where it stands
+    return None
 
 
-def _check_space(missing: list[_Item], inventory: _Inventory) -> None:
-    needs: dict[str, int] = {}
-    layers = [item for item in missing if item.is_layer]
-    circuits = [item for item in missing if not item.is_layer]
-    archive_bytes = max((item.n_bytes for item in layers), default=0)  # each is removed before the next one comes
-    for folder, items, more in (("layers", layers, archive_bytes), ("circuits", circuits, 0)):
-        path = next((path for path in inventory.free_bytes if path.endswith(f"/{folder}")), None)
-        if path and items:
-            disk = inventory.free_bytes[path][0]
-            needs[disk] = needs.get(disk, _SPARE_BYTES) + sum(item.unpacked_bytes for item in items) + more
-    for disk, free_bytes in inventory.free_bytes.values():
-        need_bytes = needs.get(disk, 0)
-        if need_bytes > free_bytes:
-            raise OpsError(
-                "disk-full",
-                f"the disk is too small: need {format_bytes(need_bytes)}, have {format_bytes(free_bytes)} ({disk})",
-                "remove old releases or layers, or choose another folder",
-                {"need_bytes": need_bytes, "free_bytes": free_bytes, "disk": disk},
-            )
+def _repairs(
+    host: Host, release_id: str, missing: list[Item], inventory: Inventory, release_damage: str | None
+) -> list[str]:
+    damaged = inventory.verdicts.damaged
+    said = [
+        f"{item.label} on {host.target} was damaged: {damaged[item.sha256]}; it is sent again"
+        for item in missing
+        if item.sha256 in damaged
+    ]
+    if release_damage and not any(item.sha256 in damaged for item in missing if item.is_layer):
+        said.append(f"release {release_id} on {host.target} was damaged: {release_damage}; it is made again")
+    return said
 
 
-def _send(host: Host, layout: Layout, item: _Item, progress: Callable[[Transfer], None]) -> None:
-    token = secrets.token_hex(4)
-    part = item.part(layout, token)
+def _send(
+    host: Host,
+    layout: Layout,
+    item: Item,
+    files_sha256: str,
+    progress: Callable[[Transfer], None],
+    *,
+    again: bool = True,
+) -> int:
+    """Send one file and have it checked; returns how many bytes travelled."""
+    part = item.part(layout)
     progress(Transfer(item.label, 0, item.n_bytes))
-    host.put(item.source, part, mode=0o600, progress=lambda done, total: progress(Transfer(item.label, done, total)))
-    script = _receive_script(layout, item, part, token)
-    # 10 MB/s is slow for a disk; a host that is slower still than that needs to be known about.
-    completed = host.run(script, timeout_s=60 + (item.n_bytes + item.unpacked_bytes) / 10e6)
+    n_bytes = host.resume(item.source, part, progress=lambda done, total: progress(Transfer(item.label, done, total)))
+    script = _receive_script(layout, item, files_sha256, secrets.token_hex(4))
+    completed = host.run(script, timeout_s=60 + (item.n_bytes + item.unpacked_bytes) / _SLOW_DISK_BYTES_S)
+    if completed.status == DAMAGED and n_bytes < item.n_bytes and again:
+        # what an earlier run had left was not the beginning of this file: the host has removed it
+        return n_bytes + _send(host, layout, item, files_sha256, progress, again=False)
     if completed.status == DAMAGED:
         raise OpsError(
             "transfer-damaged",
@@ -289,9 +311,11 @@ def _send(host: Host, layout: Layout, item: _Item, progress: Callable[[Transfer]
             {"sha256": item.sha256},
         )
     completed.check()
+    return n_bytes
 
 
-def _receive_script(layout: Layout, item: _Item, part: str, token: str) -> Script:
+def _receive_script(layout: Layout, item: Item, files_sha256: str, token: str) -> Script:
+    part = item.part(layout)
     if item.is_layer:
-        return layer_script(layout, item.label, item.sha256, part, token)
+        return layer_script(layout, item.label, item.sha256, part, files_sha256=files_sha256, token=token)
     return circuit_script(layout, item.label, item.sha256, part)

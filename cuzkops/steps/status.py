@@ -10,37 +10,26 @@ from cuzkops.remote import lock
 from cuzkops.remote.ctl import ctl
 from cuzkops.remote.daemon import DaemonView, find_daemon
 from cuzkops.remote.host import Script
-from cuzkops.remote.procfs import Memory, parse_memory, parse_stats
+from cuzkops.remote.orphans import find_orphans
+from cuzkops.remote.procfs import Memory, parse_memory
 from cuzkops.remote.script import MEMORY, PRELUDE, roots
+from cuzkops.remote.starting import STARTED, Starting, parse_started
 from prover.protocol import StatusAnswer
 
 if TYPE_CHECKING:
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
     from cuzkops.remote.lock import Holder
+    from cuzkops.remote.probes import ProcessInfo
 
 _FACTS = r"""
 exec 2>/dev/null
 echo "current $(readlink "$CURRENT")"
 memory "$(limited_cgroups)"
 echo "started"
-[ -r "$STARTED" ] || exit 0
-[ "$KILL" -nt "$STARTED" ] && exit 0  # it was told to stop since: without a record it ends, and does not begin
-read -r boot <"$PROC/sys/kernel/random/boot_id"
-echo "$boot"
-cat "$STARTED"
-read -r _ pid _ <"$STARTED"
-cat "$PROC/$pid/stat"
-exit 0
+# Told to stop since, and without a record: it ends, and does not begin.
+[ "$KILL" -nt "$STARTED" ] || started
 """
-
-
-@dataclass(frozen=True)
-class Starting:
-    """A process that a launch has started and that has not said yet who it is: it loads its libraries."""
-
-    pid: int
-    release_id: str
 
 
 @dataclass(frozen=True)
@@ -55,6 +44,7 @@ class StatusReport:
         memory: The host's memory.
         holder: Who holds the lock, or None.
         starting: What a launch started that has not written daemon.json yet, or None.
+        orphans: What lives on of the session of a daemon that has ended by itself.
     """
 
     daemon: DaemonView | None
@@ -64,6 +54,7 @@ class StatusReport:
     memory: Memory
     holder: Holder | None
     starting: Starting | None = None
+    orphans: tuple[ProcessInfo, ...] = ()
 
     @property
     def peak_bytes(self) -> int | None:
@@ -87,21 +78,10 @@ def status(host: Host, layout: Layout) -> StatusReport:
     first, _, rest = host.run(status_script(layout)).check().out.partition("\n")
     memory, _, started = rest.partition("started\n")
     current = first.partition(" ")[2].rpartition("/")[2] or None
-    starting = None if daemon is not None and daemon.is_live else _parse_started(started)
-    return StatusReport(daemon, answer, problem, current, parse_memory(memory), lock.read(host, layout), starting)
-
-
-def _parse_started(text: str) -> Starting | None:
-    """The process that the last launch started, if it is of this boot and still the same one, and alive."""
-    boot, _, rest = text.partition("\n")
-    words = rest.partition("\n")[0].split()
-    stats = parse_stats(rest)
-    if len(words) != 3 or words[0] != boot or len(stats) != 2:
-        return None
-    then, now = stats
-    if (then.pid, then.start_ticks) != (now.pid, now.start_ticks) or now.state in "ZX":
-        return None
-    return Starting(now.pid, words[2])
+    starting = None if daemon is not None and daemon.is_live else parse_started(started)
+    orphans = () if daemon is None or daemon.is_live else tuple(find_orphans(host, daemon.record))
+    holder = lock.read(host, layout)
+    return StatusReport(daemon, answer, problem, current, parse_memory(memory), holder, starting, orphans)
 
 
 def current_release(host: Host, layout: Layout) -> str:
@@ -130,6 +110,6 @@ def status_script(layout: Layout) -> Script:
     """Read the link ``current``, the memory, and what the last launch started."""
     return Script(
         "look at the host",
-        PRELUDE + MEMORY + _FACTS,
+        PRELUDE + MEMORY + STARTED + _FACTS,
         {**roots(), "CURRENT": layout.current, "STARTED": layout.started, "KILL": layout.kill_json},
     )

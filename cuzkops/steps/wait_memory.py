@@ -8,12 +8,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cuzkops.errors import OpsError, TimeoutExpired
+from cuzkops.memory_series import open_series
 from cuzkops.memory_verdict import Judge, LiveProcess, MemoryVerdict, Reason, Sample
 from cuzkops.records import KillRecord
 from cuzkops.remote.blocks import read_blocks
 from cuzkops.remote.host import Script
 from cuzkops.remote.probes import MIN_BYTES
-from cuzkops.remote.procfs import is_same, live, parse_leftovers, parse_memory, parse_others, parse_threads
+from cuzkops.remote.procfs import (
+    Threads,
+    is_same,
+    live,
+    parse_leftovers,
+    parse_memory,
+    parse_others,
+    parse_stats,
+    parse_threads,
+)
 from cuzkops.remote.run_files import read_record
 from cuzkops.remote.script import LEFTOVERS, MEMORY, PRELUDE, PROCESSES, roots
 from cuzkops.units import format_duration_s
@@ -21,8 +31,10 @@ from cuzkops.units import format_duration_s
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cuzkops.memory_series import Series
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
+    from cuzkops.state import State
 
 _CLIENT_SPARE_S = 30  # the host's clock decides; this one ends the wait where that clock stands still
 _CHECK_S = 1.0
@@ -52,6 +64,10 @@ while :; do
     if [ $((n % every)) -eq 0 ]; then
         leftovers
         others "$MIN_KIB" "$PIDS"
+        echo "members"
+        threads $(members "$SESSION" "$PIDS")
+        echo "holders"
+        for pid in $(gpu_holders); do cat "$PROC/$pid/stat"; done
     fi
     echo "end-of-sample"
     n=$((n + 1))
@@ -81,6 +97,8 @@ def wait_memory(
     request: WaitRequest,
     on_sample: Callable[[Sample, Reason], None] | None = None,
     *,
+    state: State | None = None,
+    on_series: Callable[[Series, Judge], None] | None = None,
     kernel: dict[str, str] | None = None,
 ) -> MemoryVerdict:
     """Wait for the memory; the verdict is always one of released.
@@ -90,6 +108,8 @@ def wait_memory(
         layout: Whose run/kill.json is the baseline; without that file nothing was killed, and the verdict says so.
         request: How to wait.
         on_sample: Called for each sample with the reason why it did not end the wait.
+        state: Where the samples of this kill are kept; a wait that is run again goes on with them.
+        on_series: Called once, before the first sample, with those samples and the judge; only with ``state``.
         kernel: ``roots(...)`` of a recording; the real folders by default.
 
     Raises:
@@ -97,10 +117,11 @@ def wait_memory(
         OpsError: The host stopped answering.
     """
     record = read_record(host, layout.kill_json, KillRecord)
-    timeout_s = request.timeout_s
-    if request.check:
-        timeout_s = _CHECK_CALM_S if record is None else _CHECK_S
+    timeout_s = _timeout_s(request, record)
     judge = Judge(record, request.need_bytes, timeout_s)
+    series = _series(state, record, judge)
+    if series is not None and on_series:
+        on_series(series, judge)
     verdict = None
     deadline = time.monotonic() + timeout_s + _CLIENT_SPARE_S
     script = samples_script(record, kernel)
@@ -110,8 +131,9 @@ def wait_memory(
             verdict = judge.feed(sample)
             if verdict is None and time.monotonic() >= deadline:
                 verdict = judge.give_up()
-            if on_sample:
-                on_sample(sample, judge.reason)
+            for note in (series.add if series else None, on_sample):
+                if note:
+                    note(sample, judge.reason)
             if verdict:
                 break
     if verdict is None:
@@ -119,6 +141,22 @@ def wait_memory(
     if not verdict.released:
         raise _not_back(verdict, check=request.check)
     return verdict
+
+
+def _timeout_s(request: WaitRequest, record: KillRecord | None) -> float:
+    if not request.check:
+        return request.timeout_s
+    return _CHECK_CALM_S if record is None else _CHECK_S
+
+
+def _series(state: State | None, record: KillRecord | None, judge: Judge) -> Series | None:
+    """The samples of this kill so far, which the judge goes on with; None where none are to be kept."""
+    if state is None or record is None:
+        return None
+    series = open_series(state, record)
+    if series.first is not None:
+        judge.goes_on(series.first, len(series.points))
+    return series
 
 
 def plan_wait(host: Host, layout: Layout) -> list[Script]:
@@ -132,6 +170,7 @@ def samples_script(record: KillRecord | None, kernel: dict[str, str] | None = No
     parameters = {
         **(kernel or roots()),
         "PIDS": " ".join(map(str, pids)),
+        "SESSION": str(record.leader.pid) if record and record.processes else "",
         "MIN_KIB": str(MIN_BYTES // 1024),
     }
     return Script("sample the memory", PRELUDE + MEMORY + LEFTOVERS + PROCESSES + _SAMPLES, parameters)
@@ -149,6 +188,8 @@ def parse_sample(text: str, record: KillRecord | None) -> Sample:
     """
     has_details = "\nlisting\n" in text
     head, _, details = text.partition("\nlisting\n")
+    details, _, family = details.partition("\nmembers\n")
+    members_text, _, holders_text = f"\n{family}".partition("\nholders\n")
     boot, _, rest = head.partition("\n")
     memory_text, *_ = rest.partition("\nprocess ")
     threads = parse_threads(rest)
@@ -164,7 +205,33 @@ def parse_sample(text: str, record: KillRecord | None) -> Sample:
         leftovers=parse_leftovers(f"listing\n{details}") if has_details else None,
         others=others if has_details else None,
         names=names,
+        members=_members(threads | parse_threads(members_text), record) if has_details else None,
+        holders=_holders(holders_text, alive) if has_details else None,
     )
+
+
+def _members(threads: dict[int, Threads], record: KillRecord | None) -> tuple[LiveProcess, ...]:
+    """The live members of the session that the killed daemon led, without the recorded ones.
+
+    The number of a session is given again only when it has no members: a new leader means that the old one is over.
+    """
+    if record is None or not record.processes:
+        return ()
+    leader, recorded = record.leader, {process.pid for process in record.processes}
+    if leader.pid in threads and not is_same(threads[leader.pid], leader):
+        return ()
+    return tuple(
+        LiveProcess(pid, seen.states)
+        for pid, seen in threads.items()
+        if pid not in recorded
+        and seen.live_states
+        and seen.leader.session_id == leader.pid
+        and seen.leader.start_ticks >= leader.start_ticks
+    )
+
+
+def _holders(text: str, alive: dict[int, str]) -> dict[int, str]:
+    return {stat.pid: stat.comm for stat in parse_stats(text) if stat.pid not in alive}
 
 
 def _not_back(verdict: MemoryVerdict, *, check: bool) -> TimeoutExpired:

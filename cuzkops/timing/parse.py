@@ -25,7 +25,7 @@ MAX_LINE_BYTES = 64 * 1024
 CHUNK_BYTES = 256 * 1024
 _SHOWN_CHARACTERS = 200
 
-_INTEGER_KEYS = {"schema", "threads", "pid", "jobs_left", "parts"}
+_INTEGER_KEYS = {"schema", "threads", "pid", "jobs_left", "parts", "parts_done"}
 _INTEGER_SUFFIXES = ("_us", "_ns", "_bytes")
 
 # What lines of the Rust daemon and its libraries look like: they are recognised so that the reason can say so.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuzkops.errors import UnreadableError
 from cuzkops.timing.parse import parse_file
+from cuzkops.timing.since import timeline_since
 from cuzkops.timing.spans import build_timeline
 from cuzkops.timing.table import TimingTable, tabulate
 
@@ -15,15 +16,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def read_table(files: Sequence[Path]) -> TimingTable:
+def read_table(files: Sequence[Path], since_unix_ns: int | None = None) -> TimingTable:
     """Read timing logs, those of one daemon the oldest first.
 
+    Args:
+        files: The logs.
+        since_unix_ns: Only what ended since then counts; None for everything.
+
     Raises:
-        UnreadableError: There is no timing line in them, a file cannot be read, or a header has a later schema.
+        UnreadableError: There is no timing line in them, a file cannot be read, a header has a later schema, or
+            nothing in them can be placed in time where that is asked for.
     """
     records = itertools.chain.from_iterable(parse_file(path, path.name) for path in files)
-    table = tabulate(build_timeline(records))
-    if not table.runs:
+    timeline = build_timeline(records)
+    table = tabulate(timeline if since_unix_ns is None else timeline_since(timeline, since_unix_ns))
+    if not timeline.runs:
         first = f": {table.bad_lines[0].reason}" if table.bad_lines else ""
         raise UnreadableError(
             "no-timing-lines",

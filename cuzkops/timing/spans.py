@@ -81,6 +81,7 @@ class Run:
         peak_rss_bytes: The largest that the log states, or None.
         n_events: Lines of this run.
         unknown: Lines whose event or keys this version does not know, by "FAMILY event".
+        warm_up: (job, part) of the first partition of each circuit, which finds everything cold.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Run:
     peak_rss_bytes: int | None
     n_events: int
     unknown: Mapping[str, int]
+    warm_up: frozenset[tuple[str | None, int | None]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -173,10 +175,18 @@ class _RunBuilder:
         for part in self.parts.values():
             self._abandon(part, "unfinished")
         spans = [*self.spans, *(self._span(event, "job", event, "unfinished", None) for event in self.jobs.values())]
-        return Run(self.name, self.header, tuple(spans), self.peak_rss_bytes, self.n_events, dict(self.unknown))
+        return Run(
+            self.name,
+            self.header,
+            tuple(spans),
+            self.peak_rss_bytes,
+            self.n_events,
+            dict(self.unknown),
+            _first_partitions(spans),
+        )
 
     def _job(self, event: LogEvent) -> None:
-        if event.event == "accepted":
+        if event.event in ("accepted", "recovered"):
             self.circuits[event.job] = str(event.values["circuit"])
             self.jobs[event.job] = event
         outcome = _JOB_ENDS.get(event.event)
@@ -238,6 +248,18 @@ class _RunBuilder:
             file=event.file,
             line=event.line,
         )
+
+
+def _first_partitions(spans: Iterable[Span]) -> frozenset[tuple[str | None, int | None]]:
+    """The first partition of each circuit that ended well, by its beginning."""
+    first: dict[str, Span] = {}
+    for span in spans:
+        if span.phase != "partition" or span.outcome != "done" or span.start_ns is None:
+            continue
+        known = first.get(span.circuit)
+        if known is None or span.start_ns < (known.start_ns or 0):
+            first[span.circuit] = span
+    return frozenset((span.job, span.part) for span in first.values())
 
 
 def _facts(header: LogEvent) -> dict[str, object]:

@@ -148,7 +148,7 @@ def tabulate(timeline: Timeline) -> TimingTable:
 
 def _run(run: Run) -> RunTable:
     done = [span for span in run.spans if span.outcome == "done"]
-    warm_up = _warm_up(done)
+    warm_up = run.warm_up
     completed = {(span.job, span.part) for span in done if span.phase in ("job", "partition")}
     counted = [s for s in done if s.phase == "partition" and (s.job, s.part) not in warm_up]
     wall_ns = _union_ns((s.start_ns, s.end_ns) for s in counted if s.start_ns is not None and s.end_ns is not None)
@@ -175,23 +175,11 @@ def _run(run: Run) -> RunTable:
     )
 
 
-def _warm_up(done: list[Span]) -> set[tuple[str | None, int | None]]:
-    """The first partition of each circuit, by its beginning."""
-    first: dict[str, Span] = {}
-    for span in done:
-        if span.phase != "partition" or span.start_ns is None:
-            continue
-        known = first.get(span.circuit)
-        if known is None or span.start_ns < (known.start_ns or 0):
-            first[span.circuit] = span
-    return {(span.job, span.part) for span in first.values()}
-
-
 def _circuit(
     circuit: str,
     spans: list[Span],
     completed: set[tuple[str | None, int | None]],
-    warm_up: set[tuple[str | None, int | None]],
+    warm_up: frozenset[tuple[str | None, int | None]],
     wall_ns: int,
 ) -> CircuitTable:
     cold_jobs = {job for job, _ in warm_up}

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -10,16 +14,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from stand_ins import Recorder, wait_until
 
 from cuzkops.artifact.layers import build_id, write_layer
 from cuzkops.configuration import DeployConfig, load_configuration
 from cuzkops.records import HostPython, Manifest
+from cuzkops.remote import lock
 from cuzkops.remote.layout import Layout
 from cuzkops.remote.local import LocalHost
 from cuzkops.steps.build import Artifact
+from cuzkops.steps.deploy import DeployRequest, deploy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from cuzkops.remote.host import Host
+    from cuzkops.steps.deploy import DeployResult
 
 ROOT = Path(__file__).parents[2]
 BOOT = ROOT / "tests" / "data" / "small-prover" / "boot.py"
@@ -101,3 +111,39 @@ def make_config(tmp_path: Path, key: Path) -> Callable[..., DeployConfig]:
         return load_configuration(path)
 
     return make
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def make_request(
+    make_artifact: Callable[..., Artifact], make_config: Callable[..., DeployConfig]
+) -> Callable[..., DeployRequest]:
+    n_runs = 0
+
+    def make(app: str = "one", launcher: bytes | None = None, **small: object) -> DeployRequest:
+        nonlocal n_runs
+        n_runs += 1
+        owner = lock.this_process("client", f"run-{n_runs}", "preflight")
+        artifact = make_artifact(app, launcher)
+        return DeployRequest(
+            artifact.directory, make_config(**small), owner, wait_timeout_s=120, readiness_s=0.2, launch_deadline_s=20
+        )
+
+    return make
+
+
+@pytest.fixture
+def run(
+    host: Host, layout: Layout, make_request: Callable[..., DeployRequest], recorder: Recorder
+) -> Iterator[Callable[..., DeployResult]]:
+    yield lambda **options: deploy(host, layout, make_request(**options), recorder)
+    record = Path(layout.daemon_json)
+    if record.exists():
+        pid = json.loads(record.read_text())["pid"]
+        with contextlib.suppress(ProcessLookupError):  # it ended by itself, and left its record
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not Path(f"/proc/{pid}/stat").exists() or " Z " in Path(f"/proc/{pid}/stat").read_text())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -16,6 +17,9 @@ from cuzkops.remote.script import roots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from cuzkops.memory_verdict import Reason, Sample
+    from cuzkops.steps.ship import Transfer
 
 MIB = 1 << 20
 
@@ -76,6 +80,22 @@ with open(sys.argv[2], "wb", buffering=0) as file:
 """
 
 
+# A daemon with a worker process: it prints the worker's PID. The worker holds memory; the second argument moves it to
+# a session of its own.
+FAMILY = """
+import subprocess, sys, time
+code = "import mmap, sys, time; m = mmap.mmap(-1, int(sys.argv[1]) << 20)\\n"
+code += "for at in range(0, len(m), 4096): m[at] = 1\\nprint('up', flush=True); time.sleep(600)"
+worker = subprocess.Popen(
+    [sys.executable, "-c", code, sys.argv[1]], stdout=subprocess.PIPE, start_new_session="own" in sys.argv
+)
+worker.stdout.readline()
+print("ready", flush=True)
+print(worker.pid, flush=True)
+time.sleep(600)
+"""
+
+
 def wait_until(holds: Callable[[], bool], timeout_s: float = 20) -> None:
     """Wait for what must become true soon."""
     deadline = time.monotonic() + timeout_s
@@ -104,6 +124,40 @@ def holding(mib: int, *how: str, new_session: bool = False) -> Iterator[subproce
     """Hold that much shared-anonymous memory; ``"stubborn"`` ignores SIGTERM. The process is not reaped meanwhile."""
     with running(sys.executable, "-c", HOLD, str(mib), *how, new_session=new_session) as process:
         yield process
+
+
+@contextlib.contextmanager
+def family(mib: int, *how: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A leader of a session, and the PID of its worker that holds that much memory; the worker is killed at the end."""
+    with running(sys.executable, "-c", FAMILY, str(mib), *how, new_session=True) as leader:
+        assert leader.stdout
+        worker = int(leader.stdout.readline())
+        try:
+            yield leader, worker
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGKILL)
+
+
+def start_ticks(pid: int) -> int:
+    """When a process started, in clock ticks since boot."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+
+
+@contextlib.contextmanager
+def reusing(pid: int) -> Iterator[subprocess.Popen[str]]:
+    """Another process with that number, which must be free."""
+    try:
+        Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
+    except OSError as error:
+        pytest.skip(f"the next PID cannot be chosen here: {error}")
+    for _ in range(200):
+        Path("/proc/sys/kernel/ns_last_pid").write_text(str(pid - 1))
+        with running(sys.executable, "-c", HOLD, "1") as process:
+            if process.pid == pid:
+                yield process
+                return
+    pytest.skip(f"somebody else always took the number {pid}")
 
 
 @contextlib.contextmanager
@@ -170,3 +224,37 @@ def recorded_kernel(folder: Path, *, files: dict[str, str]) -> dict[str, str]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return roots(str(folder / "proc"), str(folder / "dev"), str(folder / "sys"))
+
+
+class Recorder:
+    """Keeps what a deploy says."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+        self.sentences: list[str] = []
+        self.interrupted = ""
+        self.n_samples = 0
+
+    def step_begins(self, step: str) -> None:
+        self.steps.append(step)
+
+    def step_ended(self, step: str, sentence: str, seconds: float) -> None:
+        self.sentences.append(f"{step}: {sentence}")
+        assert sentence
+        assert seconds >= 0
+
+    def says(self, text: str) -> None:
+        self.sentences.append(text)
+
+    def detail(self, text: str) -> None:
+        self.sentences.append(text)
+
+    def transferred(self, transfer: Transfer) -> None:
+        assert transfer.done_bytes <= transfer.total_bytes
+
+    def sampled(self, sample: Sample, reason: Reason) -> None:
+        del sample, reason
+        self.n_samples += 1
+
+    def if_interrupted(self, text: str) -> None:
+        self.interrupted = text

@@ -93,6 +93,15 @@ def test_what_cannot_be_hard_linked_is_refused_and_leaves_nothing(tmp_path: Path
     assert list((tmp_path / "out").iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["mark*", "back\\slash", "line\nend", "ä", "end:"])
+def test_a_name_that_not_every_host_lists_as_it_is_is_refused(tmp_path: Path, name: str) -> None:
+    tree = make_tree(tmp_path / "tree", list(FILES))
+    (tree / "app" / name).write_bytes(b"")
+    with pytest.raises(OpsError, match="cannot be in a layer: it holds a character that not every host lists"):
+        write(tree, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
 def test_union_of_layers_is_what_went_in(tmp_path: Path) -> None:
     out, release = tmp_path / "out", tmp_path / "release"
     release.mkdir()

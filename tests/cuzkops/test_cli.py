@@ -247,9 +247,38 @@ def modules_after(*arguments: str) -> set[str]:
 
 
 def test_help_loads_nothing_heavy() -> None:
-    assert modules_after("--help").isdisjoint(HEAVY)
+    loaded = modules_after("--help")
+    assert loaded.isdisjoint(HEAVY)
+    # Of what is not Python's own only this; the rest serves the environment itself.
+    foreign = loaded - sys.stdlib_module_names - {"__main__", "_distutils_hack", "sitecustomize", "_virtualenv"}
+    assert {name for name in foreign if not name.startswith(("__editable__", "_editable", "a1_coverage"))} <= {
+        *("cuzkops", "typer", "shellingham", "typing_extensions", "annotated_doc", "coverage")
+    }
+    assert loaded.isdisjoint({"tempfile", "random", "http", "email", "logging", "sqlite3", "ssl", "socket", "decimal"})
     # Typer reads the options of a command with pydantic; that of the tool itself stays out of `--help`.
     assert modules_after("build", "--help").isdisjoint(set(HEAVY) - {"pydantic"})
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("cuzkops wait", ["wait-memory"]),
+        ("cuzkops kill --gr", ["--grace"]),
+        ("cuzkops runs c", ["compare"]),
+        ("cuzkops runs show 2026", ["20261129-000000"]),
+        ("cuzkops runs compare l", ["last"]),
+    ],
+)
+def test_a_shell_completes_commands_options_and_runs(words: str, offered: list[str]) -> None:
+    folder = open_state().run("20261129-000000").path
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text("{}")
+    asked = {"_CUZKOPS_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    done = subprocess.run(
+        [sys.executable, "-m", "cuzkops"], cwd=ROOT, env=os.environ | asked, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == offered
+    assert done.stderr == ""
 
 
 def test_the_module_runs_and_ends_with_the_status() -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import json
 import os
 import subprocess
 import threading
@@ -14,13 +16,21 @@ import pytest
 from cuzkops.errors import OpsError, TimeoutExpired, UnreadableError
 from cuzkops.remote.host import Completed
 from cuzkops.remote.local import LocalHost
+from cuzkops.remote.log_files import (
+    clock_script,
+    ends_of,
+    ends_script,
+    list_paths_script,
+    list_script,
+    parse_list,
+)
 from cuzkops.state import State
-from cuzkops.steps.collect import CollectResult, collect, keep_peaks, list_script, newest_launch
+from cuzkops.steps.collect import CollectResult, collect, keep_peaks, newest_launch
 from cuzkops.steps.follow import follow, follow_script
 from cuzkops.timing.read import read_table
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from cuzkops.remote.host import Host, Script
     from cuzkops.remote.layout import Layout
@@ -95,6 +105,36 @@ def test_another_file_under_the_same_inode_is_noticed(host: Host, layout: Layout
     assert visible(copies) == {"r.log": (logs / "r.log").read_bytes(), "r.log.before-1": HEADER}
 
 
+def test_a_log_that_was_cut_and_has_grown_again_is_noticed_by_its_end(
+    host: Host, layout: Layout, logs: Path, copies: Path
+) -> None:
+    (logs / "r.err").write_bytes(b"the same first line\n" + b"one\n" * 5000)
+    collect(host, layout, copies)
+    (logs / "r.err").write_bytes(b"the same first line\n" + b"two\n" * 9000)  # the same inode and head, and longer
+    result = collect(host, layout, copies)
+    assert result.notices == ("r.err was truncated on the host: the 20020 bytes before are in r.err.before-1",)
+    assert (copies / "r.err").read_bytes() == (logs / "r.err").read_bytes()
+    assert collect(host, layout, copies).notices == ()
+
+
+def test_what_is_known_of_each_copy_is_kept_beside_it(host: Host, layout: Layout, logs: Path, copies: Path) -> None:
+    (logs / "r.log").write_bytes(HEADER)
+    collect(host, layout, copies)
+    seen = json.loads((copies / ".collected.json").read_text())["files"]["r.log"]
+    digest = hashlib.sha256(HEADER * 2).hexdigest()  # both ends of a short file are all of it
+    assert seen == {"inode": (logs / "r.log").stat().st_ino, "offset": len(HEADER), "ends": digest}
+
+
+def test_a_copy_of_which_nothing_is_known_is_compared_before_it_is_continued(
+    host: Host, layout: Layout, logs: Path, copies: Path
+) -> None:
+    (logs / "r.log").write_bytes(HEADER + b"one\n")
+    copies.mkdir()
+    (copies / "r.log").write_bytes(b"of another host\n")
+    collect(host, layout, copies)
+    assert visible(copies) == {"r.log": HEADER + b"one\n", "r.log.before-1": b"of another host\n"}
+
+
 def test_what_went_away_on_the_host_stays_here(host: Host, layout: Layout, logs: Path, copies: Path) -> None:
     (logs / "r.log").write_bytes(HEADER)
     (logs / "r.err").write_bytes(b"words\n")
@@ -129,8 +169,10 @@ class Hostile(LocalHost):
         del timeout_s
         return Completed(script, 0, self._listed, b"")
 
-    def get(self, source: str, destination: Path, *, offset: int = 0) -> int:
-        del source, offset
+    def get(
+        self, source: str, destination: Path, *, offset: int = 0, progress: Callable[[int], None] | None = None
+    ) -> int:
+        del source, offset, progress
         with destination.open("ab") as file:
             return file.write(b"ssh-rsa A")
 
@@ -151,7 +193,7 @@ def test_a_host_writes_nowhere_but_to_its_logs(tmp_path: Path, layout: Layout, c
 def test_what_was_noted_under_a_strange_name_is_not_followed(tmp_path: Path, layout: Layout, copies: Path) -> None:
     (tmp_path / "victim").write_bytes(b"mine")
     copies.mkdir()
-    (copies / ".collected.json").write_text('{"../victim": 1}')
+    (copies / ".collected.json").write_text('{"files": {"../victim": {"inode": 1, "offset": 4, "ends": ""}}}')
     with Hostile("r.log") as host:
         collect(host, layout, copies)
     assert (tmp_path / "victim").read_bytes() == b"mine"
@@ -182,9 +224,11 @@ def test_a_log_names_no_folder_of_ours(tmp_path: Path) -> None:
 class Slow(LocalHost):
     """A host whose files come slowly."""
 
-    def get(self, source: str, destination: Path, *, offset: int = 0) -> int:
+    def get(
+        self, source: str, destination: Path, *, offset: int = 0, progress: Callable[[int], None] | None = None
+    ) -> int:
         time.sleep(0.3)
-        return super().get(source, destination, offset=offset)
+        return super().get(source, destination, offset=offset, progress=progress)
 
 
 def test_two_at_once_copy_a_log_once(layout: Layout, logs: Path, copies: Path) -> None:
@@ -294,7 +338,7 @@ def test_a_line_with_the_byte_of_our_words_comes_whole(host: Host, layout: Layou
         assert [next(lines), next(lines)] == [b"a\x01b", b"c"]
 
 
-@pytest.mark.parametrize("state", [b"[]", b"3", b'{"r.log": null}', b"\xff"])
+@pytest.mark.parametrize("state", [b"[]", b"3", b'{"r.log": null}', b"\xff", b'{"files": {"r.log": 1}}'])
 def test_damaged_state_is_as_good_as_none(host: Host, layout: Layout, logs: Path, copies: Path, state: bytes) -> None:
     (logs / "r.log").write_bytes(b"one\n")
     copies.mkdir()
@@ -324,10 +368,26 @@ def test_the_scripts_run_in_every_shell(layout: Layout, logs: Path, shell: list[
 
     inode = (logs / "r.log").stat().st_ino
     assert run(list_script(layout, None).text).startswith(f"launch r\nfile {inode} 9 ".encode())
+    listed = run(list_paths_script({"0-r.log": str(logs / "r.log"), "1-gone": "/gone"}).text).decode()
+    assert [file.name for file in parse_list(listed)[1]] == ["0-r.log"]
+    assert run(ends_script([(str(logs / "r.log"), 9)]).text).decode().strip() == ends_of(logs / "r.log")
+    assert run(clock_script().text).strip().isdigit()
     gone = follow_script(layout, str(logs / "r.log"), (2**22 + 1, 1), 1)
     assert run(gone.text) == b"one\n\x01ended\n"
     nothing_old = follow_script(layout, str(logs / "r.log"), (2**22 + 1, 1), 0)
     assert run(nothing_old.text) == b"\x01ended\n"
+
+
+def test_it_is_shown_how_far_a_copy_is(host: Host, layout: Layout, logs: Path, copies: Path) -> None:
+    (logs / "r.log").write_bytes(HEADER)
+    collect(host, layout, copies)
+    append(logs / "r.log", b"x" * 300_000)
+    far: list[tuple[str, int, int]] = []
+    collect(host, layout, copies, progress=lambda *how: far.append(how))
+    total = len(HEADER) + 300_000
+    assert far[-1] == ("r.log", total, total)
+    assert all(len(HEADER) <= done <= total for _, done, _ in far)
+    assert [done for _, done, _ in far] == sorted(done for _, done, _ in far)
 
 
 def test_a_result_names_its_files(host: Host, layout: Layout, logs: Path, copies: Path) -> None:

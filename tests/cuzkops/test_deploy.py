@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from stand_ins import wait_until
 
 from cuzkops.errors import LockedError, OpsError, TimeoutExpired, UsageError
 from cuzkops.records import RunRecord
 from cuzkops.remote import lock
 from cuzkops.steps import deploy as deploy_step
+from cuzkops.steps import replace as replace_step
 from cuzkops.steps.build import load_artifact
 from cuzkops.steps.check import StartFacts, check, check_script, explain_start, parse_start_facts
 from cuzkops.steps.deploy import DeployRequest, DeployResult, deploy, plan
@@ -25,92 +24,26 @@ from cuzkops.steps.ship import ShipRequest, ship
 from cuzkops.steps.status import status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+
+    from stand_ins import Recorder
 
     from cuzkops.configuration import DeployConfig
-    from cuzkops.memory_verdict import Reason, Sample
     from cuzkops.remote.host import Completed, Host, Script
     from cuzkops.remote.layout import Layout
     from cuzkops.steps.build import Artifact
     from cuzkops.steps.preflight import PreflightReport
-    from cuzkops.steps.ship import Transfer
 
     Deploy = Callable[..., DeployResult]
 
+pytestmark = pytest.mark.alone
 HELD_BYTES = 700 << 20  # more than what wait-memory calls noise
-
-
-class Recorder:
-    """Keeps what a deploy says."""
-
-    def __init__(self) -> None:
-        self.steps: list[str] = []
-        self.sentences: list[str] = []
-        self.interrupted = ""
-        self.n_samples = 0
-
-    def step_begins(self, step: str) -> None:
-        self.steps.append(step)
-
-    def step_ended(self, step: str, sentence: str, seconds: float) -> None:
-        self.sentences.append(f"{step}: {sentence}")
-        assert sentence
-        assert seconds >= 0
-
-    def says(self, text: str) -> None:
-        self.sentences.append(text)
-
-    def detail(self, text: str) -> None:
-        self.sentences.append(text)
-
-    def transferred(self, transfer: Transfer) -> None:
-        assert transfer.done_bytes <= transfer.total_bytes
-
-    def sampled(self, sample: Sample, reason: Reason) -> None:
-        del sample, reason
-        self.n_samples += 1
-
-    def if_interrupted(self, text: str) -> None:
-        self.interrupted = text
 
 
 @pytest.fixture
 def layout(layout: Layout) -> Layout:
     Path(layout.lock).rmdir()  # a deploy takes the lock by itself
     return layout
-
-
-@pytest.fixture
-def recorder() -> Recorder:
-    return Recorder()
-
-
-@pytest.fixture
-def make_request(
-    make_artifact: Callable[..., Artifact], make_config: Callable[..., DeployConfig]
-) -> Callable[..., DeployRequest]:
-    n_runs = 0
-
-    def make(app: str = "one", launcher: bytes | None = None, **small: object) -> DeployRequest:
-        nonlocal n_runs
-        n_runs += 1
-        owner = lock.this_process("client", f"run-{n_runs}", "preflight")
-        artifact = make_artifact(app, launcher)
-        return DeployRequest(
-            artifact.directory, make_config(**small), owner, wait_timeout_s=20, readiness_s=0.2, launch_deadline_s=20
-        )
-
-    return make
-
-
-@pytest.fixture
-def run(host: Host, layout: Layout, make_request: Callable[..., DeployRequest], recorder: Recorder) -> Iterator[Deploy]:
-    yield lambda **options: deploy(host, layout, make_request(**options), recorder)
-    record = Path(layout.daemon_json)
-    if record.exists():
-        pid = json.loads(record.read_text())["pid"]
-        os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: not Path(f"/proc/{pid}/stat").exists() or " Z " in Path(f"/proc/{pid}/stat").read_text())
 
 
 @pytest.fixture
@@ -192,7 +125,7 @@ def test_memory_that_does_not_come_back_launches_nothing(
     def never(*_: object) -> object:
         raise TimeoutExpired("still-running", "the memory is not back")
 
-    monkeypatch.setattr(deploy_step, "wait_memory", never)
+    monkeypatch.setattr(replace_step, "wait_memory", never)
     with pytest.raises(TimeoutExpired, match="the memory is not back"):
         run(app="two")
     assert recorder.steps[-1] == "wait-memory"
@@ -208,7 +141,7 @@ def test_a_configuration_that_the_daemon_refuses_stops_nothing(
         """A host where the keys go away between ship and check."""
 
         def __init__(self) -> None:
-            self.target, self.put, self.stream = host.target, host.put, host.stream
+            self.target, self.resume, self.stream = host.target, host.resume, host.stream
 
         def run(self, script: Script, *, timeout_s: float = 60) -> Completed:
             if script.title.startswith("check release"):
@@ -254,7 +187,7 @@ def test_the_plan_names_every_script_of_a_run(
         """A host that keeps what changed it."""
 
         def __init__(self) -> None:
-            self.target, self.put, self.stream = host.target, host.put, host.stream
+            self.target, self.resume, self.stream = host.target, host.resume, host.stream
 
         def run(self, script: Script, *, timeout_s: float = 60) -> Completed:
             if script.changes:

@@ -83,7 +83,7 @@ def test_launch_and_deploy_name_the_daemon_that_goes_on(
 def test_deploy_says_that_the_old_daemon_may_be_stopping(
     place: list[str], artifact: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("cuzkops.steps.deploy.kill", interrupt)
+    monkeypatch.setattr("cuzkops.steps.replace.kill", interrupt)
     sentence = said(capsys, "deploy", *place, "--artifact", artifact)
     again = f"cuzkops deploy {' '.join(place)} --artifact {artifact}"
     assert sentence == f"the old daemon may have been told to stop; nothing is sent twice; go on with: {again}"
@@ -98,7 +98,7 @@ def test_the_command_that_goes_on_repeats_every_option(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("cuzkops.steps.deploy.kill", interrupt)
+    monkeypatch.setattr("cuzkops.steps.replace.kill", interrupt)
     config = tmp_path / "it's one.toml"
     config.write_text("")
     where = [*place, "--identity", str(tmp_path / "a key"), "--host-key", "strict"]

@@ -21,8 +21,10 @@ from cuzkops.remote.baseline import take_baseline
 from cuzkops.remote.killing import signal_script
 from cuzkops.remote.probes import probe_processes
 from cuzkops.remote.process_table import ProcessTable, parse_process_table, read_process_table
+from cuzkops.steps import aim as aim_step
 from cuzkops.steps import kill as kill_step
-from cuzkops.steps.kill import KillRequest, inspect_pid, kill
+from cuzkops.steps.aim import inspect_pid
+from cuzkops.steps.kill import KillRequest, kill
 from prover.protocol import DaemonRecord
 
 if TYPE_CHECKING:
@@ -324,7 +326,7 @@ def test_without_permission_it_is_said_and_nothing_is_touched(
 ) -> None:
     with holding(1) as process:
         monkeypatch.setattr(
-            kill_step, "read_process_table", lambda host: _as_user(read_process_table(host), os.getuid() + 4711)
+            aim_step, "read_process_table", lambda host: _as_user(read_process_table(host), os.getuid() + 4711)
         )
         with pytest.raises(UsageError) as refused:
             kill(host, layout, KillRequest(pid=process.pid))

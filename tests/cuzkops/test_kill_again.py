@@ -15,6 +15,7 @@ from test_kill import kill_json
 
 from cuzkops.profiles import CUZKOPS
 from cuzkops.remote.ctl import ctl
+from cuzkops.steps import aim as aim_step
 from cuzkops.steps import kill as kill_step
 from cuzkops.steps.kill import KillRequest, kill, plan_kill
 from cuzkops.steps.launch import LaunchRequest, launch
@@ -109,7 +110,7 @@ def test_a_stop_signal_is_sent_once(host: Host, layout: Layout, tmp_path: Path) 
 def test_a_daemon_gets_the_time_that_it_promised(
     host: Host, layout: Layout, daemon: Callable[..., int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kill_step, "profile_of", lambda _: replace(CUZKOPS, grace_s=0.5))
+    monkeypatch.setattr(aim_step, "profile_of", lambda _: replace(CUZKOPS, grace_s=0.5))
     monkeypatch.setattr(kill_step, "_ASK_S", 0.1)
     daemon()
     for key in ("one", "two"):

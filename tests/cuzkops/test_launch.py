@@ -16,9 +16,11 @@ from cuzkops.errors import OpsError, TimeoutExpired
 from cuzkops.records import ProcessId
 from cuzkops.remote.launching import abort_script, start_script
 from cuzkops.remote.procfs import parse_stats
-from cuzkops.steps.launch import LaunchRequest, LaunchResult, launch, read_release
+from cuzkops.remote.starting import Starting
+from cuzkops.steps.launch import LaunchRequest, LaunchResult, launch
 from cuzkops.steps.ship import ShipRequest, ship
-from cuzkops.steps.status import Starting, status
+from cuzkops.steps.status import status
+from cuzkops.steps.verify import Release, read_release
 from prover.protocol import DaemonState
 
 if TYPE_CHECKING:
@@ -274,7 +276,8 @@ def test_the_release_on_the_host_says_what_it_is(
 ) -> None:
     artifact, config = make_artifact(), make_config()
     release_id = ship(host, layout, ShipRequest(artifact, config)).release_id
-    assert read_release(host, layout, release_id) == (artifact.manifest, config.sha256)
+    circuits = {name: circuit.sha256 for name, circuit in config.circuits.items()}
+    assert read_release(host, layout, release_id) == Release(release_id, artifact.manifest, config.sha256, circuits)
     with pytest.raises(OpsError, match="there is no release gone"):
         read_release(host, layout, "gone")
 
@@ -298,7 +301,7 @@ def test_status_shows_a_daemon_that_has_not_written_its_record_yet(host: Host, l
     record.rename(aside)
     try:
         report = status(host, layout)
-        assert report.starting == Starting(daemon.pid, daemon.release_id)
+        assert report.starting == Starting(daemon.pid, daemon.release_id, daemon.start_ticks)
         said = status_text("prover", report)
         assert said.startswith(f"daemon prover: starting, release {daemon.release_id}, pid {daemon.pid}")
         Path(layout.kill_json).write_text("")
@@ -316,7 +319,7 @@ def test_status_shows_a_daemon_that_has_not_written_its_record_yet(host: Host, l
 def test_status_says_what_the_control_group_may_have(host: Host, layout: Layout) -> None:
     report = status(host, layout)
     group = {"cgroup": "/box", "cgroup_limit_bytes": 1 << 30, "mem_available_bytes": 8 << 30, "total_bytes": 9 << 30}
-    limited = report.memory.model_copy(update={**group, "available_bytes": 1 << 29})
+    limited = report.memory.model_copy(update={**group, "per_cpu_free_bytes": 0, "available_bytes": 1 << 29})
     said = status_text("prover", replace(report, memory=limited))
     assert (
         "host memory: 512.00 MiB available of the 1.00 GiB that the control group /box may have; the host has 9.00 GiB"

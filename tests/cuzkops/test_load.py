@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cuzkops.commands.prove import far_text
 from cuzkops.errors import OpsError, TimeoutExpired, UsageError
 from cuzkops.remote.ctl import ctl, ctl_script, read_answer
 from cuzkops.remote.host import Completed, Script
@@ -153,3 +154,9 @@ def test_an_answer_of_another_kind_is_refused() -> None:
     done = Completed(Script("ask the daemon: job 1", ""), 0, b'{"ready": true, "state": "ready"}', b"")
     with pytest.raises(OpsError, match="ask the daemon: job 1: the answer is not JobAnswer: Field required"):
         read_answer(done, JobAnswer)
+
+
+def test_how_far_many_proofs_are() -> None:
+    assert far_text(0, 5, 3.0) == "0 of 5 proofs"
+    assert far_text(2, 5, 10.0) == "2 of 5 proofs, 0.2/s, about 15 s left"
+    assert far_text(5, 5, 20.0) == "5 of 5 proofs"

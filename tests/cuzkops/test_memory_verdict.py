@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cuzkops.memory_verdict import Judge, LiveProcess, MemoryVerdict, Sample
+from cuzkops.memory_verdict import Judge, LiveProcess, MemoryVerdict, Reason, Sample
 from cuzkops.records import KillRecord, ProcessId
 from cuzkops.remote.procfs import Leftovers, Memory
 
@@ -319,3 +319,25 @@ def test_the_deadline_gives_the_reason() -> None:
     assert verdict is not None
     assert (verdict.released, verdict.timed_out, verdict.code) == (False, True, "unpinning")
     assert verdict.seconds == 10
+
+
+def test_whoever_has_a_gpu_open_is_named_while_the_driver_releases() -> None:
+    judge = Judge(kill_record(10 * GIB, 8 * GIB), None, 1800)
+    held = {77: "python3", 78: "python3", 79: "trainer", 80: "trainer"}
+    assert run(judge, flat(11 * GIB, 20, holders=held)) is None
+    assert judge.reason.code == "driver-releasing"
+    assert "pid 77 (python3), pid 78 (python3), pid 79 (trainer) and 1 more have a GPU open" in judge.reason.sentence
+    assert run(judge, flat(11 * GIB, 40, start_s=21)) is None
+    assert judge.reason.code == "stalled"
+    assert "have a GPU open" in judge.reason.sentence
+    assert run(judge, flat(11 * GIB, 1, start_s=62, holders={})) is None
+    assert "GPU" not in judge.reason.sentence
+
+
+def test_a_process_of_its_session_that_was_not_recorded_is_waited_for() -> None:
+    judge = Judge(kill_record(10 * GIB, 8 * GIB), None, 1800)
+    assert run(judge, flat(30 * GIB, 5, members=(LiveProcess(813, "S"),))) is None
+    assert judge.reason == Reason("still-running", "process 813 (S) of its session lives on: run kill again")
+    verdict = run(judge, flat(30 * GIB, 1, start_s=6, members=()))
+    assert verdict is not None
+    assert verdict.released

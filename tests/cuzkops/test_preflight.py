@@ -18,14 +18,8 @@ from cuzkops.remote.layout import Layout
 from cuzkops.remote.probes import HostFacts, probe_host, probe_processes
 from cuzkops.remote.run_files import write_record
 from cuzkops.remote.script import TOOLS
-from cuzkops.steps.preflight import (
-    Finding,
-    PreflightReport,
-    preflight_host,
-    preflight_manifest,
-    raise_findings,
-    with_python,
-)
+from cuzkops.steps.findings import Finding, raise_findings
+from cuzkops.steps.preflight import PreflightReport, preflight_host, preflight_manifest, with_python
 
 if TYPE_CHECKING:
     from cuzkops.remote.host import Completed, Script
@@ -217,7 +211,7 @@ def test_what_can_never_fit_is_not_waited_for(host: LocalHost, layout: Layout, t
 def test_a_build_for_newer_hosts_names_the_builder_that_serves_older_ones(
     facts: HostFacts, builder: str, way: str
 ) -> None:
-    (finding,) = preflight_manifest(facts, manifest(glibc_floor="2.39", builder=builder), 0)
+    (finding,) = preflight_manifest(facts, manifest(glibc_floor="2.39", builder=builder))
     assert finding.code == "glibc"
     assert way in finding.hint
 
@@ -265,7 +259,7 @@ def test_a_long_socket_path_is_a_warning(host: LocalHost, tmp_path: Path) -> Non
 
 
 def test_a_fitting_artifact_has_no_finding(facts: HostFacts) -> None:
-    assert preflight_manifest(facts, manifest(), 1000) == []
+    assert preflight_manifest(facts, manifest()) == []
 
 
 @pytest.mark.parametrize(
@@ -284,24 +278,23 @@ def test_a_fitting_artifact_has_no_finding(facts: HostFacts) -> None:
         ),
         ({"tools": frozenset({"cat", "timeout"})}, {}, "tools", "tar, gzip"),
         ({"tools": frozenset({*TOOLS, "timeout"} - {"df"})}, {}, "tools", "the host lacks df"),
-        ({"disk_free_bytes": 3400}, {}, "disk-full", "3.5 times is assumed"),
     ],
 )
 def test_what_does_not_fit_is_named(
     facts: HostFacts, host_is: dict[str, object], artifact_is: dict[str, object], code: str, said: str
 ) -> None:
-    findings = preflight_manifest(facts.model_copy(update=host_is), manifest(**artifact_is), 1000)
+    findings = preflight_manifest(facts.model_copy(update=host_is), manifest(**artifact_is))
     assert codes(findings) == [code]
     assert said in findings[0].message
 
 
 def test_glibc_versions_are_numbers_and_not_texts(facts: HostFacts) -> None:
-    assert preflight_manifest(facts.model_copy(update={"libc_version": "2.100"}), manifest(), 0) == []
+    assert preflight_manifest(facts.model_copy(update={"libc_version": "2.100"}), manifest()) == []
 
 
 def test_the_right_python_on_the_host_is_enough(facts: HostFacts) -> None:
     wanted = HostPython(version="3.11", path="/opt/python3.11")
-    assert preflight_manifest(facts, manifest(runtime="host-python", host_python=wanted), 0) == []
+    assert preflight_manifest(facts, manifest(runtime="host-python", host_python=wanted)) == []
 
 
 def test_the_interpreter_that_the_build_recorded_is_asked_for(
@@ -312,33 +305,35 @@ def test_the_interpreter_that_the_build_recorded_is_asked_for(
     version = ".".join(map(str, sys.version_info[:2]))
     fitting = manifest(runtime="host-python", host_python=HostPython(version=version, path=str(python)))
     bare = facts.model_copy(update={"pythons": {}})
-    assert codes(preflight_manifest(bare, fitting, 0)) == ["host-python"]
+    assert codes(preflight_manifest(bare, fitting)) == ["host-python"]
     found = with_python(host, bare, fitting)
     assert found.pythons[str(python)].startswith(f"{version}.")
-    assert preflight_manifest(found, fitting, 0) == []
+    assert preflight_manifest(found, fitting) == []
     missing = HostPython(version="3.99", path="/no/python3.99")
     missing_too = manifest(runtime="host-python", host_python=missing)
-    assert codes(preflight_manifest(with_python(host, bare, missing_too), missing_too, 0)) == ["host-python"]
+    assert codes(preflight_manifest(with_python(host, bare, missing_too), missing_too)) == ["host-python"]
     assert with_python(host, bare, manifest()) == bare
 
 
 def test_all_errors_come_in_one_message(facts: HostFacts) -> None:
-    bad = facts.model_copy(update={"machine": "aarch64", "libc_version": "2.28", "disk_free_bytes": 0})
+    bad = facts.model_copy(
+        update={"machine": "aarch64", "libc_version": "2.28", "tools": frozenset({*TOOLS, "timeout"} - {"df"})}
+    )
     with pytest.raises(UsageError) as refused:
-        raise_findings(preflight_manifest(bad, manifest(), 1000))
+        raise_findings(preflight_manifest(bad, manifest()))
     assert refused.value.code == "preflight"
-    for part in ("3 problems", "aarch64", "2.28", "to ship"):
+    for part in ("3 problems", "aarch64", "2.28", "lacks df"):
         assert part in refused.value.message
 
 
 def test_setsid_and_grep_are_not_needed(facts: HostFacts) -> None:
     """launch and the looks have a way without them."""
-    assert preflight_manifest(facts.model_copy(update={"tools": frozenset({*TOOLS, "timeout"})}), manifest(), 0) == []
+    assert preflight_manifest(facts.model_copy(update={"tools": frozenset({*TOOLS, "timeout"})}), manifest()) == []
     assert not {"setsid", "grep"} & set(TOOLS)
 
 
 def test_warnings_alone_refuse_nothing(facts: HostFacts) -> None:
-    raise_findings(preflight_manifest(facts.model_copy(update={"tools": facts.tools - {"timeout"}}), manifest(), 0))
+    raise_findings(preflight_manifest(facts.model_copy(update={"tools": facts.tools - {"timeout"}}), manifest()))
 
 
 def test_the_biggest_process_comes_first(host: LocalHost) -> None:

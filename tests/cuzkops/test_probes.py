@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -58,7 +59,8 @@ def test_this_machine(host: LocalHost, tmp_path: Path) -> None:
     assert facts.uid == os.getuid()
     assert facts.libc == "glibc"
     assert facts.tools >= {"tar", "gzip", "sha256sum", "cat"}
-    assert 0 < facts.available_bytes <= facts.memory.mem_available_bytes < facts.memory.total_bytes
+    memory = facts.memory
+    assert 0 < facts.available_bytes <= memory.mem_available_bytes + memory.per_cpu_free_bytes <= memory.total_bytes
     assert any(version.count(".") == 2 for version in facts.pythons.values())
     assert not list(tmp_path.glob(".cuzkops*")), "the trial file is gone"
 
@@ -255,6 +257,41 @@ end-of-leftovers
         "sysv:3": 8192,
     }
     assert left.hugetlb_free_bytes == 7 * 2 * MIB + 1024 * MIB
+
+
+ZONEINFO = """Node 0, zone      DMA
+  per-node stats
+      nr_inactive_anon 26316
+  pages free     3840
+        high     26
+  pagesets
+    cpu: 0
+              count:    44
+              high:     1444
+              high_max: 240
+    cpu: 1
+              count:    156
+Node 0, zone   Normal
+  pagesets
+    cpu: 0
+              count:    1000
+"""
+
+
+@pytest.mark.parametrize("has_grep", [True, False])
+def test_free_pages_on_lists_of_the_cpus_are_available(
+    host: LocalHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_grep: bool
+) -> None:
+    if not has_grep:
+        tools = tmp_path / "tools"
+        tools.mkdir()
+        for name in ("cat", "df", "ls", "id", "uname", "readlink", "mkdir", "rm"):
+            (tools / name).symlink_to(shutil.which(name) or name)
+        monkeypatch.setenv("PATH", str(tools))
+    facts = probe_host(host, str(tmp_path), kernel=recorded_kernel(tmp_path / "k", files={"proc/zoneinfo": ZONEINFO}))
+    assert facts.memory.per_cpu_free_bytes == 1200 * 4096
+    assert facts.available_bytes == 12000000 * 1024 + 1200 * 4096
+    assert not facts.memory.is_limited
 
 
 def test_memory_without_a_total_is_refused() -> None:

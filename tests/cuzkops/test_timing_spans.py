@@ -60,6 +60,17 @@ def test_a_job_that_failed_takes_its_open_partitions_with_it() -> None:
     assert {span.circuit for span in found} == {"mul60"}
 
 
+def test_a_job_of_an_earlier_process_is_known_by_its_recovery() -> None:
+    found = spans(
+        "JOB run=r job=j t_ns=1 event=recovered circuit=mul60 parts=2 parts_done=1\n"
+        "TIMELINE run=r job=j part=1 t_ns=2 event=SYNTH_START\n"
+        "TIMELINE run=r job=j part=1 t_ns=9 event=SYNTH_END synth_us=1\n"
+        "JOB run=r job=j t_ns=20 event=done queue_us=0 total_us=2\n"
+    )
+    assert brief(found)[:2] == [("synth", "done", 1000), ("job", "done", 2000)]
+    assert {span.circuit for span in found} == {"mul60"}
+
+
 def test_late_lines_of_a_failed_job_open_nothing() -> None:
     found = spans(
         "JOB run=r job=j t_ns=9 event=failed queue_us=0 total_us=1 code=x\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from cuzkops.remote.local import LocalHost
 
 # Above the slack of 256 MiB, or the missing memory would not be noticed.
+pytestmark = pytest.mark.alone
 HELD_MIB = 700
 
 
@@ -198,6 +200,40 @@ def test_a_file_left_in_dev_shm_ends_the_wait_by_name(host: LocalHost, layout: L
         assert "rm FILE" in expired.value.hint
     finally:
         file.unlink(missing_ok=True)
+    assert wait_memory(host, layout, WaitRequest(timeout_s=60)).released
+
+
+# A System V segment outlives the process that made it; it prints its id.
+SEGMENT = """
+import ctypes, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+libc.shmat.restype = ctypes.c_void_p
+size = int(sys.argv[1]) << 20
+segment = libc.shmget(0, size, 0o1600)
+address = libc.shmat(segment, None, 0)
+for at in range(0, size, 4096):
+    ctypes.memset(address + at, 1, 1)
+print("ready", flush=True)
+print(segment, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_segment_that_outlives_its_process_ends_the_wait_by_its_id(host: LocalHost, layout: Layout) -> None:
+    segment = ""
+    try:
+        with running(sys.executable, "-c", SEGMENT, str(HELD_MIB)) as process:
+            assert process.stdout
+            segment = process.stdout.readline().strip()
+            kill(host, layout, KillRequest(pid=process.pid))
+        with pytest.raises(TimeoutExpired) as expired:
+            wait_memory(host, layout, WaitRequest(timeout_s=60))
+        assert (expired.value.code, expired.value.exit_status) == ("tmpfs-left", 4)
+        assert f"sysv:{segment} {HELD_MIB}.00 MiB" in expired.value.message
+        assert "ipcrm -m ID" in expired.value.hint
+    finally:
+        if segment:
+            ctypes.CDLL(None).shmctl(int(segment), 0, None)  # IPC_RMID
     assert wait_memory(host, layout, WaitRequest(timeout_s=60)).released
 
 

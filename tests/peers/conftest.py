@@ -17,7 +17,8 @@ from peer_sshd import SSHD, Sshd
 from cuzkops.demohost import DemoHost
 from cuzkops.remote.local import LocalHost
 from cuzkops.remote.opening import open_host
-from cuzkops.steps.build import Artifact, BuildRequest, build, docker_client
+from cuzkops.steps.build import Artifact, BuildRequest, build
+from cuzkops.steps.build_docker import docker_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -135,8 +136,11 @@ def test_a_long_job_outlives_an_interrupted_kill_and_a_deploy(
     ssh_host: Host, layout: Layout, run: Callable[[DeployConfig], DeployResult], tmp_path: Path
 ) -> None:
     first = run(config(layout)).launched.daemon
-    witnesses = ["--witness-path", str(GROTH16 / "cube500" / "witness.wtns")] * 192
-    job = ctl(ssh_host, layout, JobAnswer, "submit", "--circuit", "cube500", *witnesses, "--key", "long")
+    witnesses = ["--witness-path", str(GROTH16 / "cube500" / "witness.wtns")] * 256
+    jobs = [
+        ctl(ssh_host, layout, JobAnswer, "submit", "--circuit", "cube500", *witnesses, "--key", key)
+        for key in ("long", "longer")
+    ]
 
     def interrupt(text: str) -> None:
         if text.startswith("waiting up to"):
@@ -144,12 +148,13 @@ def test_a_long_job_outlives_an_interrupted_kill_and_a_deploy(
 
     with pytest.raises(KeyboardInterrupt):
         kill(ssh_host, layout, KillRequest(), interrupt)
-    assert not ctl(ssh_host, layout, JobAnswer, "job", job.id).state.is_final, "a longer job is needed here"
+    assert not ctl(ssh_host, layout, JobAnswer, "job", jobs[1].id).state.is_final, "a longer job is needed here"
     second = run(config(layout, "600MiB"))
     assert second.killed.how == "drained"
     collected = collect(ssh_host, layout, tmp_path / "logs", launch_id=first.launch_id)
     events = [record for record in parse_file(collected.files[0].path) if isinstance(record, LogEvent)]
-    assert [event.event for event in events if event.family == "JOB"] == ["accepted", "started", "done"]
+    happened = Counter(event.event for event in events if event.family == "JOB")
+    assert happened == {"accepted": 2, "started": 2, "done": 2}
 
 
 def test_a_broken_configuration_keeps_the_old_daemon(
@@ -182,6 +187,15 @@ with open_host(parse_target(sys.argv[1])) as host:
 """
 
 
+def is_open(path: Path) -> bool:
+    """Whether a process of this user holds a file open."""
+    for descriptor in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if descriptor.readlink() == path:
+                return True
+    return False
+
+
 def test_a_client_that_is_killed_in_an_upload_leaves_nothing_that_counts(
     ssh_host: Host, sshd: Sshd, local_artifact: Artifact, tmp_path: Path
 ) -> None:
@@ -193,12 +207,20 @@ def test_a_client_that_is_killed_in_an_upload_leaves_nothing_that_counts(
             if int(line) > 2**20:
                 break
         client.kill()
-    deadline = time.monotonic() + 30  # the host notices by itself that its client is gone
-    while os.listdir(layout.layers) and time.monotonic() < deadline:  # noqa: PTH208 - names alone are meant
-        time.sleep(0.1)
-    assert os.listdir(layout.layers) == []  # noqa: PTH208 - the same
+    runtime = local_artifact.manifest.layers[0]
+    (part,) = Path(layout.layers).iterdir()  # what arrived, under a name that nobody takes for the layer
+    assert part.name == f"{runtime.sha256}.tar.gz.part-of-{runtime.n_bytes}"
+    deadline = time.monotonic() + 30
+    while is_open(part):  # the host notices by itself that its client is gone
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    n_arrived = part.stat().st_size
     result = ship(ssh_host, layout, ShipRequest(local_artifact, load_configuration(None)))
     assert len(result.sent) == 3
+    layers = local_artifact.manifest.layers
+    assert result.bytes_sent == sum(layer.n_bytes for layer in layers) - n_arrived
+    names = {path.name for path in Path(layout.layers).iterdir()}
+    assert names == {layer.sha256 for layer in layers}
 
 
 HOLD = """

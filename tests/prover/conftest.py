@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ import pytest
 
 import kernels
 from kernels.interface import KernelError
+from prover.client import Client
+from prover.instance import Home
 from prover.timeline import Event, parse_line
 from prover.timing_log import TimingLog
 
@@ -49,12 +52,13 @@ class DaemonProcess:
     """A daemon that a test started, with the files it uses; ends with the test."""
 
     def __init__(self, remote_dir: Path, configuration: str) -> None:
+        name = str(tomllib.loads(configuration).get("daemon", {}).get("name", "prover"))
         self.remote_dir = remote_dir
-        self.home = remote_dir / "prover"
+        self.home = remote_dir / name
         remote_dir.mkdir(parents=True, exist_ok=True)
-        self.config = remote_dir / "config.toml"
+        self.config = remote_dir / f"{name}.toml"
         self.config.write_text(configuration)
-        self.stderr = remote_dir / "stderr.txt"
+        self.stderr = remote_dir / f"{name}.stderr.txt"
         self.process: subprocess.Popen[bytes] | None = None
 
     def spawn(self, *options: str, **environment: str) -> None:
@@ -81,6 +85,9 @@ class DaemonProcess:
         done = self.ctl(*arguments, "--json", stdin=stdin)
         assert done.returncode == 0, (done.stdout, done.stderr, self.stderr.read_text())
         return json.loads(done.stdout)
+
+    def client(self) -> Client:
+        return Client(Home(self.home))
 
     def wait(self) -> int:
         assert self.process is not None
@@ -110,9 +117,14 @@ def make_daemon() -> Iterator[Callable[..., DaemonProcess]]:
         pytest.skip(f"no host backend to run a daemon with: {error}")
     with contextlib.ExitStack() as stack:
 
-        def make(*circuits: str, extra: str = "", below: str = "") -> DaemonProcess:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="prover-test-")))
-            daemon = DaemonProcess(folder / below, configuration(*circuits, extra=extra))
+        def make(
+            *circuits: str, extra: str = "", below: str = "", beside: DaemonProcess | None = None
+        ) -> DaemonProcess:
+            if beside is None:
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="prover-test-"))) / below
+            else:
+                folder = beside.remote_dir
+            daemon = DaemonProcess(folder, configuration(*circuits, extra=extra))
             stack.callback(daemon.kill)
             return daemon
 

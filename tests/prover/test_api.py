@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from prover.api import BODY_LIMIT_BYTES, create_app, http_status
+from prover.connections import Connections
 from prover.errors import BusyError, CapacityError, InputError, ProofInvalidError, ProverError
 from prover.jobs import JobStore
+from prover.journal import Journal
 from prover.memory.budget import MemoryBudget
 from prover.metrics import Metrics
 from prover.protocol import (
@@ -24,6 +26,7 @@ from prover.protocol import (
     JobAnswer,
     JobRequest,
     JobState,
+    ProofRecord,
     StatusAnswer,
     WitnessAnswer,
 )
@@ -46,7 +49,7 @@ class IdleService:
     def __init__(self, folder: Path, log: TimingLog) -> None:
         folder.mkdir()
         self.witnesses = WitnessStore(folder, 1000)
-        self.jobs = JobStore(log, queue_limit=2, on_finished=lambda job: self.witnesses.let_go(job.request))
+        self.jobs = JobStore(log, Journal(), queue_limit=2, on_finished=lambda job: self.witnesses.let_go(job.request))
         self.metrics = Metrics(self.jobs, MemoryBudget(1000), log)
         self.now = DaemonState.READY
 
@@ -60,6 +63,9 @@ class IdleService:
         self.now = DaemonState.DRAINING
         self.jobs.close()
         return DrainAnswer(state=self.now, n_jobs_left=len(self.jobs.unfinished()), time_left_s=600)
+
+    def verification_key(self, name: str) -> dict[str, Any]:
+        return {"of": name}
 
     def status(self) -> StatusAnswer:
         raise RuntimeError("secret of the inside")
@@ -82,8 +88,9 @@ class Connection(http.client.HTTPConnection):
 class Caller:
     """The service behind its socket, and a way to ask it."""
 
-    def __init__(self, service: IdleService, path: Path) -> None:
+    def __init__(self, service: IdleService, path: Path, connections: Connections) -> None:
         self.service = service
+        self.connections = connections
         self._path = path
 
     def __call__(self, method: str, path: str, body: bytes | dict[str, Any] | None = None) -> tuple[int, str]:
@@ -111,9 +118,10 @@ def call(tmp_path: Path, log: TimingLog) -> Iterator[Caller]:
     path = tmp_path / "s"
     listener.bind(str(path))
     listener.listen()
-    server = HttpServer(create_app(service), [listener])
+    connections = Connections(limit=80, idle_timeout_s=30)
+    server = HttpServer(create_app(service), [listener], connections)
     server.start()
-    yield Caller(service, path)
+    yield Caller(service, path, connections)
     server.stop(10)
 
 
@@ -209,8 +217,9 @@ def test_conflicts(call: Caller) -> None:
     job = submit(call, "k")
     other = {"circuit": "other", "witnesses": [{"sha256": SHA}], "idempotency_key": "k"}
     assert call.error("POST", "/v1/jobs", other)[:2] == (409, "idempotency-conflict")
-    call.service.jobs.take()
-    call.service.jobs.finish(call.service.jobs.get(job.id), JobState.DONE)
+    taken = call.service.jobs.take()
+    assert taken is not None
+    call.service.jobs.add_proof(*taken, ProofRecord(proof={}, public=[]))
     assert call.error("DELETE", f"/v1/jobs/{job.id}")[:2] == (409, "job-finished")
 
 
@@ -267,6 +276,7 @@ def test_exactly_the_documented_endpoints(call: Caller) -> None:
         "POST /v1/jobs",
         "GET /v1/jobs/{job_id}",
         "DELETE /v1/jobs/{job_id}",
+        "GET /v1/circuits/{name}/verification-key",
         "GET /v1/ready",
         "POST /v1/drain",
         "GET /status",

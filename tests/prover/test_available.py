@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -91,3 +92,10 @@ def test_of_this_machine() -> None:
     assert available_bytes() > 0
     rss, peak = rss_and_peak_bytes()
     assert 0 < rss <= peak
+
+
+def test_free_pages_on_lists_of_the_cpus_count(tmp_path: Path) -> None:
+    machine(tmp_path, "0::/\n")
+    zones = "".join(f"  pagesets\n    cpu: 0\n              count:    {n}\n              high:     9\n" for n in (5, 7))
+    (tmp_path / "proc/zoneinfo").write_text(f"Node 0, zone DMA\n{zones}")
+    assert measured(tmp_path) == 8 * GIB + 12 * os.sysconf("SC_PAGE_SIZE")

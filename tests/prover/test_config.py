@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from prover.config import SECTIONS, ConfigProblemsError, Settings, load_config, parse_settings, parse_size_bytes
+from prover.cuzk_toml import KEYS
 from prover.errors import InputError
+from prover.timeline import VALUE
 
-EXAMPLE = Path(__file__).parents[2] / "playbooks" / "prover.example.toml"
+EXAMPLE = Path(__file__).parents[2] / "playbooks" / "reference.toml"
 DIGEST = "ab" * 32
 
 
@@ -81,6 +83,15 @@ def test_what_is_not_a_size(text: str) -> None:
         ("memory = 5", "memory", "valid dictionary"),
         ("[synthesis]\nthreads = -1", "synthesis.threads", "greater than or equal to 0"),
         ("[logging]\nlevel = 'loud'", "logging.level", "'debug'"),
+        ("[logging]\nmax_bytes = '1KiB'", "logging.max_bytes", "holds too little"),
+        ("[logging]\nkeep_files = 0", "logging.keep_files", "greater than or equal to 1"),
+        ("[daemon]\nconnection_limit = 2", "daemon.connection_limit", "greater than or equal to 8"),
+        ("[daemon]\nidle_timeout_s = 0", "daemon.idle_timeout_s", "greater than 0"),
+        ("[memory]\nwait_s = 'long'", "memory.wait_s", "number"),
+        ("[gpus]\nbackend = 'vulkan'", "gpus.backend", "'host'"),
+        ("[gpus]\nworkers = true", "gpus.workers", "integer"),
+        ("[pipeline]\nlookahead = 0", "pipeline.lookahead", "greater than or equal to 1"),
+        ("[pipeline]\nlook = 1", "pipeline.look", "did you mean lookahead"),
         ("[[circuits]]\npath = 'a'", "circuits.0.name", "missing"),
         ("[[circuits]]\nname = 'a'", "circuits.0", "either path or sha256"),
         (f"[[circuits]]\nname = 'a'\npath = 'a'\nsha256 = '{DIGEST}'", "circuits.0", "either path or sha256"),
@@ -96,6 +107,37 @@ def test_mistakes_are_named_by_their_dotted_path(text: str, where: str, words: s
     found = problems_of(text)
     assert list(found) == [where]
     assert words in found[where]
+
+
+def test_a_cuzk_toml_is_explained_key_by_key() -> None:
+    text = "[daemon]\nlisten = 'unix:///run/x'\n[gpus]\ngpu_threads = 32\n[srs]\nparam_cache = '/d'\n"
+    (message,) = problems_of(text + "[pipeline]\nslot_size = 0").values()
+    for words in ("gpus.gpu_threads: synthesis.threads", "pipeline.slot_size: not needed", "srs.param_cache: one [["):
+        assert words in message
+    own = "[gpus]\nbackend = 'host'\n[pipeline]\nlookahead = 2\n"
+    assert parse_settings(own.encode())[1] == [], "sections of the same name are no sign of it"
+
+
+def test_no_key_of_ours_is_taken_for_the_other_daemons() -> None:
+    ours = {f"{name}.{key}" for name, model in SECTIONS.items() for key in model.model_fields}
+    assert not ours & set(KEYS)
+    named = {target for target in KEYS.values() if "." in target.split()[0] and "not needed" not in target}
+    for target in named:
+        assert target.split()[0].strip(",") in ours, target
+
+
+def test_the_effective_configuration_is_one_word_of_the_log() -> None:
+    settings, _ = parse_settings(b"[daemon]\nlisten = '[::1]:5'\n[[circuits]]\nname='a'\npath='/x y'")
+    assert settings is not None
+    options = settings.effective()
+    assert VALUE.match(options)
+    pairs = dict(pair.split(":", 1) for pair in options.split("/"))
+    assert pairs["memory.budget"] == "auto"
+    assert pairs["daemon.listen"] == "::1-:5"
+    assert pairs["circuits"] == "a"
+    assert set(pairs) - {"circuits"} == {
+        f"{name}.{key}" for name, model in SECTIONS.items() for key in model.model_fields if name != "circuits"
+    }
 
 
 def test_all_mistakes_are_named_at_once(tmp_path: Path) -> None:

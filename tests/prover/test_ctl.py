@@ -17,6 +17,7 @@ import pytest
 
 from prover.cli import main
 from prover.client import Client, NobodyAnswersError, find_home
+from prover.ctl import _naming
 from prover.instance import Home, boot_id, start_ticks
 from prover.protocol import DaemonRecord, DaemonState
 
@@ -156,6 +157,13 @@ def test_a_wait_for_readiness_ends(home: Home, capsys: pytest.CaptureFixture[str
     err = capsys.readouterr().err
     assert err.count("waiting: no daemon runs") == 1
     assert "error: no daemon runs" in err
+
+
+def test_a_wait_whose_daemon_ends_says_that_the_job_goes_on() -> None:
+    with pytest.raises(NobodyAnswersError) as caught, _naming("0123"):
+        raise NobodyAnswersError("no-answer", "the daemon ended", "look at its standard error")
+    assert "the next daemon there proves it" in caught.value.hint
+    assert caught.value.details == {"job": "0123"}
 
 
 @pytest.mark.peers

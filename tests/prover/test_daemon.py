@@ -139,10 +139,9 @@ def test_sigterm_finishes_what_was_accepted(make_daemon: Make, wait_until: Calla
     assert_verified(json.loads(out), "cube500")
     assert daemon.wait() == 0
     names = [event.event for event in daemon.events() if event.family in ("JOB", "DAEMON")]
-    assert names == [
-        *("ready", "accepted", "started", "accepted", "draining"),
-        *("cancelled", "started", "done", "stopped"),
-    ]
+    assert names[:5] == ["ready", "accepted", "started", "accepted", "draining"]
+    assert sorted(names[5:7]) == ["cancelled", "started"], "the next job starts beside the last partitions of this one"
+    assert names[7:] == ["done", "stopped"]
     assert not (daemon.home / "run/daemon.json").exists()
 
 
@@ -153,7 +152,7 @@ def test_a_drain_that_takes_too_long_gives_up(make_daemon: Make) -> None:
         daemon.ask("submit", "--circuit", "cube500", *LONG_JOB)
     daemon.process.send_signal(signal.SIGTERM)
     assert daemon.wait() == 1
-    assert "the drain timed out: 2 jobs were lost" in daemon.stderr.read_text()
+    assert "the drain timed out: 2 jobs are left, and the next daemon here proves them" in daemon.stderr.read_text()
     assert daemon.events()[-1].event == "stopped"
     assert not (daemon.home / "run/daemon.json").exists()
 
@@ -298,7 +297,8 @@ def test_every_event_is_written_in_its_place(make_daemon: Make) -> None:
     daemon.ask("cancel", blocker["id"])
     stop(daemon)
     events = daemon.events()
-    assert {(event.family, event.event) for event in events} == set(EVENTS)
+    elsewhere = {("JOB", "recovered"), ("CIRCUIT", "evicted")}
+    assert {(event.family, event.event) for event in events} == set(EVENTS) - elsewhere
     assert (events[0].family, events[-1].event) == ("HEADER", "stopped")
     times = [int(event.common["t_ns"]) for event in events]
     assert times == sorted(times)
@@ -337,24 +337,29 @@ def assert_nested(part: dict[str, Event]) -> None:
 
 def test_a_timing_log_that_cannot_grow_costs_no_proof(make_daemon: Make) -> None:
     daemon = make_daemon("mul60")
-    daemon.start()
-    soft, hard = resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (0, hard))  # every further write fails with EFBIG
+    logs = daemon.home / "logs"
+    logs.mkdir(parents=True)
+    (logs / "l.log").symlink_to("/dev/full")
+    daemon.start("--launch-id", "l")
     assert_verified(daemon.ask("prove", "--circuit", "mul60", "--witness-path", witness("mul60")), "mul60")
     assert "prover_log_lines_lost_total 0.0" not in daemon.ask("metrics")["metrics"]
-    resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (soft, hard))
     stop(daemon)
 
 
 def test_a_full_disk_costs_no_accepted_job(make_daemon: Make) -> None:
-    daemon = make_daemon("mul60")
+    daemon = make_daemon("cube500", extra="[daemon]\ndrain_timeout_s = 0.5\n")
     daemon.start()
+    job = daemon.ask("submit", "--circuit", "cube500", *LONG_JOB[:4])
     _, hard = resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (0, hard))  # every further write fails with EFBIG
-    job = daemon.ask("submit", "--circuit", "mul60", *["--witness-path", str(witness("mul60"))] * 40)
-    assert daemon.ask("drain")["state"] == "draining"
-    assert daemon.wait() == 0, (job, daemon.stderr.read_text())
+    refused = daemon.ctl("submit", "--circuit", "cube500", *LONG_JOB[:2], "--json")
+    assert refused.returncode in (1, 4)
+    assert "the journal cannot be written" in json.loads(refused.stdout)["error"]["message"]
+    daemon.ask("drain")
+    assert daemon.wait() == 1
     assert [path.name for path in (daemon.home / "run").iterdir()] == ["daemon.lock"]
+    daemon.start()
+    assert_verified(daemon.ask("job", job["id"], "--wait-s", "60"), "cube500")
 
 
 def test_a_start_on_a_full_disk_is_one_sentence(make_daemon: Make) -> None:
@@ -382,9 +387,10 @@ def test_clients_that_take_every_descriptor_do_not_end_the_daemon(make_daemon: M
     for client in clients:
         client.connect(str(daemon.home / "run/api.sock"))
     log = daemon.home / "logs"
-    wait_until(lambda: any("event=failed" in path.read_text() for path in log.glob("*.log")))
+    wait_until(lambda: any("event=done" in path.read_text() for path in log.glob("*.log")))
     for client in clients:
         client.close()
     resource.prlimit(daemon.process.pid, resource.RLIMIT_NOFILE, (soft, hard))
-    assert daemon.ask("job", job["id"])["error"]["code"] == "wtns-unreadable"
+    assert_verified(daemon.ask("job", job["id"]), "cube500")
+    assert len(daemon.stderr.read_text().splitlines()) < 20, "nothing floods the log"
     stop(daemon)

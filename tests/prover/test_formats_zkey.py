@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import struct
 import time
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from groth16_files import CIRCUITS, host, join, path_of, put_u32, split
 
 from prover.errors import InputError
 from prover.formats.field import P, R
-from prover.formats.zkey import all_points, check_on_curve, check_subgroups, read_header, read_zkey
+from prover.formats.zkey import all_points, check_on_curve, check_subgroups, read_header, read_public_part, read_zkey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,6 +71,20 @@ def test_order_of_sections_and_of_coefficients_does_not_matter(raw: bytes, file:
             place = slice(int(ours.row_starts[row]), int(ours.row_starts[row + 1]))
             assert sorted(ours.columns[place]) == sorted(theirs.columns[place])
     assert np.array_equal(zkey.h.limbs, reference.h.limbs)
+
+
+def test_sections_beyond_4_gib_are_read(raw: bytes, file: Path) -> None:
+    hole_bytes = (4 << 30) + 12345  # of a section that no reader knows; nothing of it is written to the disk
+    sections = split(raw)
+    with file.open("wb") as out:
+        out.write(b"zkey" + struct.pack("<IIIQ", 1, len(sections) + 1, 4711, hole_bytes))
+        out.seek(hole_bytes, os.SEEK_CUR)
+        out.write(join("zkey", 1, sections)[12:])
+    (header, ic), (same, reference) = read_public_part(file), read_public_part(path_of("mul60", "circuit.zkey"))
+    assert header.file_bytes > hole_bytes
+    assert header.offsets[2] > hole_bytes
+    assert np.array_equal(header.delta2.limbs, same.delta2.limbs)
+    assert np.array_equal(ic.limbs, reference.limbs)
 
 
 def test_coefficients_of_r_and_above_are_reduced(raw: bytes, file: Path) -> None:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import threading
+from collections import Counter
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from groth16_files import CIRCUITS, document, host, join, path_of, split
 
+import prover.groth16
+from prover.checked_keys import CheckedKeys
 from prover.curve import g1, g1_coordinates, g2, g2_coordinates
 from prover.errors import InputError, ProofInvalidError
 from prover.formats.snarkjs import g1_document, g2_document, read_proof
 from prover.formats.wtns import Witness, read_witness
 from prover.groth16 import LoadedKey, check, finalise, load_key, prove, prove_on_device, synthesise
 from prover.verify import verify
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 KEYS: dict[str, LoadedKey] = {}
 
@@ -68,6 +76,37 @@ def test_proofs_of_one_witness_differ_and_all_verify() -> None:
         check(key, record)
     for part in ("pi_a", "pi_b", "pi_c"):
         assert len({str(record.proof[part]) for record in records}) == 3
+
+
+def test_second_proof_opens_no_key_and_checks_no_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts: Counter[tuple[str, str]] = Counter()
+
+    def counted(owner: Any, name: str) -> None:
+        real = getattr(owner, name)
+
+        def count(*arguments: Any, **options: Any) -> Any:
+            counts[name, str(arguments[0]).rpartition(".")[2] if name == "open" else ""] += 1
+            return real(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, count)
+
+    backend = host()
+    counted(os, "open")
+    counted(type(backend), "first_invalid")
+    counted(prover.groth16, "read_zkey")
+    counted(prover.groth16, "check_subgroups")
+    path = tmp_path / "circuit.zkey"
+    shutil.copy(path_of("mul60", "circuit.zkey"), path)
+    key = load_key(path, backend, CheckedKeys(tmp_path / "checked"))
+    witness = read_witness(path_of("mul60", "witness.wtns"))
+    first = prove(key, witness)
+    assert counts["open", "zkey"] >= 1
+    assert counts["first_invalid", ""] >= 1
+    counts.clear()
+    path.unlink()
+    second = prove(key, witness)
+    assert counts == {}
+    assert first.proof != second.proof
 
 
 def test_number_of_threads_does_not_change_the_sums() -> None:

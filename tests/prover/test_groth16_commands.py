@@ -144,3 +144,28 @@ def test_signal_in_the_middle_leaves_nothing(tmp_path: Path, number: signal.Sign
         assert process.stderr is not None
         assert b"KeyboardInterrupt" in process.stderr.read()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_does_not_wait_for_a_kernel(tmp_path: Path, number: signal.Signals) -> None:
+    code = (
+        "import ctypes, os, sys\nfrom prover import cli, commands\n"
+        "sleep = ctypes.CDLL(None).sleep\n"  # stands for a kernel: C that knows nothing of signals
+        "def kernel(*_):\n"
+        "    print('in the kernel', flush=True)\n"
+        "    while sleep(600): pass\n"
+        "commands.prove_on_device = kernel\n"
+        "sys.exit(cli.main(['prove', *sys.argv[1:]]))\n"
+    )
+    files = [path_of("mul60", "circuit.zkey"), path_of("mul60", "witness.wtns")]
+    outputs = [tmp_path / "proof.json", tmp_path / "public.json"]
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *files, *outputs], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"in the kernel\n"
+        process.send_signal(number)
+        assert process.wait(60) == 130
+        assert process.stderr is not None
+        assert process.stderr.read() == b"interrupted\n"
+    assert list(tmp_path.iterdir()) == []

@@ -9,32 +9,45 @@ from typing import TYPE_CHECKING
 import pytest
 
 from prover.errors import BusyError, CapacityError, InputError, ProverError
-from prover.jobs import TRANSITIONS, JobStore, error_body
+from prover.job import TRANSITIONS, error_body
+from prover.jobs import JobStore
+from prover.journal import Journal
 from prover.protocol import JobRequest, JobState, ProofRecord, WitnessRef
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from prover.jobs import Job
+    from prover.job import Job
     from prover.timeline import Event
     from prover.timing_log import TimingLog
 
 PROOF = ProofRecord(proof={"pi_a": ["1", "2", "1"]}, public=["7"])
 
 
-def request(circuit: str = "mul60", key: str | None = None, n_witnesses: int = 1) -> JobRequest:
-    return JobRequest(circuit=circuit, witnesses=[WitnessRef(path="/w.wtns")] * n_witnesses, idempotency_key=key)
+def request(circuit: str = "mul60", key: str | None = None, n_witnesses: int = 1, priority: int = 0) -> JobRequest:
+    witnesses = [WitnessRef(path="/w.wtns")] * n_witnesses
+    return JobRequest(circuit=circuit, witnesses=witnesses, idempotency_key=key, priority=priority)
 
 
 @pytest.fixture
 def store(log: TimingLog) -> JobStore:
-    return JobStore(log, queue_limit=3)
+    return JobStore(log, Journal(), queue_limit=3)
 
 
 def take(store: JobStore) -> Job:
-    job = store.take()
-    assert job is not None
-    return job
+    taken = store.take()
+    assert taken is not None
+    return taken[0]
+
+
+def prove(store: JobStore) -> Job:
+    """Finish the next job, whatever its number of partitions."""
+    while True:
+        taken = store.take()
+        assert taken is not None
+        store.add_proof(*taken, PROOF)
+        if taken[0].state.is_final:
+            return taken[0]
 
 
 def test_a_job_from_submission_to_proof(store: JobStore, logged: Callable[[], list[Event]]) -> None:
@@ -42,11 +55,11 @@ def test_a_job_from_submission_to_proof(store: JobStore, logged: Callable[[], li
     assert (answer.state, answer.n_partitions, answer.n_partitions_done) == (JobState.QUEUED, 2, 0)
     job = take(store)
     assert job.answer().state is JobState.RUNNING
-    store.add_proof(job, PROOF)
+    store.add_proof(job, 0, PROOF)
     assert job.answer().n_partitions_done == 1
     assert job.answer().proofs == []
-    store.add_proof(job, PROOF)
-    assert store.finish(job, JobState.DONE)
+    assert store.take() == (job, 1)
+    store.add_proof(job, 1, PROOF)
     answer = store.get(job.id).answer()
     assert answer.proofs == [PROOF, PROOF]
     assert answer.started_unix_ns is not None
@@ -81,7 +94,7 @@ def test_finished_states_end_everything() -> None:
 def test_a_failure_is_kept_with_its_meaning(store: JobStore, logged: Callable[[], list[Event]]) -> None:
     store.submit(request())
     job = take(store)
-    store.finish(job, JobState.FAILED, error_body(CapacityError("budget", "does not fit", details={"asked_bytes": 9})))
+    store.drop(job, error_body(CapacityError("budget", "does not fit", details={"asked_bytes": 9})))
     error = job.answer().error
     assert error is not None
     assert error.code == "budget"
@@ -91,11 +104,15 @@ def test_a_failure_is_kept_with_its_meaning(store: JobStore, logged: Callable[[]
 
 
 def test_a_job_ends_only_once(store: JobStore) -> None:
-    store.submit(request())
+    store.submit(request(n_witnesses=2))
     job = take(store)
-    assert store.finish(job, JobState.FAILED, error_body(ProverError("x", "y")))
-    assert not store.finish(job, JobState.DONE)
+    assert take(store) is job
+    store.drop(job, error_body(ProverError("x", "y")))
+    store.add_proof(job, 1, PROOF)
     assert job.state is JobState.FAILED
+    assert job.answer().n_partitions_done == 0
+    assert job.error is not None
+    assert job.error.code == "x"
 
 
 def test_the_queue_is_bounded_and_counts_what_runs(store: JobStore) -> None:
@@ -104,7 +121,7 @@ def test_the_queue_is_bounded_and_counts_what_runs(store: JobStore) -> None:
     job = take(store)
     with pytest.raises(BusyError, match="3 jobs are unfinished"):
         store.submit(request())
-    store.finish(job, JobState.DONE)
+    store.add_proof(job, 0, PROOF)
     store.submit(request())
 
 
@@ -157,14 +174,13 @@ def test_a_running_job_is_asked_to_stop(store: JobStore) -> None:
     job = take(store)
     assert store.cancel(job.id).state is JobState.RUNNING
     assert job.cancel_asked
-    store.finish(job, JobState.CANCELLED)
+    store.add_proof(job, 0, PROOF)
     assert store.get(job.id).answer().state is JobState.CANCELLED
 
 
 def test_a_finished_job_cannot_be_cancelled(store: JobStore) -> None:
     store.submit(request())
-    job = take(store)
-    store.finish(job, JobState.DONE)
+    job = prove(store)
     with pytest.raises(InputError, match="already done"):
         store.cancel(job.id)
 
@@ -180,14 +196,12 @@ def test_unknown_jobs(store: JobStore) -> None:
     ("kept_proofs", "kept_s", "left"), [(4, 3600.0, 2), (5, 3600.0, 2), (100, 0.0, 0), (10, 3600.0, 5)]
 )
 def test_results_are_forgotten_by_number_and_age(log: TimingLog, kept_proofs: int, kept_s: float, left: int) -> None:
-    store = JobStore(log, queue_limit=10, kept_proofs=kept_proofs, kept_s=kept_s)
+    journal = Journal()
+    store = JobStore(log, journal, queue_limit=10, kept_proofs=kept_proofs, kept_s=kept_s)
     ids = []
     for i in range(5):
-        ids.append(store.submit(request(key=f"k{i}")).id)
-        job = take(store)
-        store.add_proof(job, PROOF)
-        store.add_proof(job, PROOF)
-        store.finish(job, JobState.DONE)
+        ids.append(store.submit(request(key=f"k{i}", n_witnesses=2)).id)
+        prove(store)
     store.submit(request(key="last"))  # looks for what is old
     known = []
     for job_id in ids:
@@ -197,10 +211,11 @@ def test_results_are_forgotten_by_number_and_age(log: TimingLog, kept_proofs: in
             continue
     assert known == ids[len(ids) - left :]
     assert store.counts()[JobState.DONE] == 5
+    assert [job.id for job in journal.jobs()[:-1]] == known
 
 
 def test_take_wakes_when_the_store_closes(store: JobStore) -> None:
-    taken: list[Job | None] = []
+    taken: list[object] = []
     thread = threading.Thread(target=lambda: taken.append(store.take()))
     thread.start()
     store.close()
@@ -218,7 +233,7 @@ def test_a_closed_store_still_gives_its_jobs(store: JobStore) -> None:
 def test_counts(store: JobStore) -> None:
     store.submit(request())
     store.submit(request())
-    store.finish(take(store), JobState.DONE)
+    prove(store)
     assert store.counts() == {
         JobState.QUEUED: 1,
         JobState.RUNNING: 0,
@@ -226,3 +241,28 @@ def test_counts(store: JobStore) -> None:
         JobState.FAILED: 0,
         JobState.CANCELLED: 0,
     }
+
+
+def test_higher_priorities_go_first_between_partitions_too(store: JobStore) -> None:
+    low = store.submit(request(n_witnesses=2, priority=-1)).id
+    assert take(store).id == low
+    high = store.submit(request(priority=5)).id
+    middle = store.submit(request()).id
+    assert [take(store).id for _ in range(3)] == [high, middle, low]
+
+
+def test_a_job_between_two_partitions_is_cancelled_at_once(store: JobStore) -> None:
+    store.submit(request(n_witnesses=2))
+    job = take(store)
+    store.add_proof(job, 0, PROOF)
+    assert store.cancel(job.id).state is JobState.CANCELLED
+    store.close()
+    assert store.take() is None
+
+
+def test_a_stopped_store_gives_nothing_and_ends_waits(store: JobStore) -> None:
+    job = store.get(store.submit(request()).id)
+    store.stop()
+    assert store.take() is None
+    assert job.ended.done()
+    assert job.answer().state is JobState.QUEUED

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import kernels
 import prover.commands
+from kernels.interface import KernelError
 from prover import __version__
 from prover.cli import main
 from prover.errors import BusyError, CapacityError, InputError, ProofInvalidError, ProverError
@@ -153,7 +155,7 @@ def check(config: Path, *options: str) -> int:
 
 
 def test_check_of_the_example(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", "--config", str(ROOT / "playbooks/prover.example.toml"), "--check-config", "--json"]) == 0
+    assert main(["serve", "--config", str(ROOT / "playbooks/reference.toml"), "--check-config", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["ok"]
     assert answer["problems"] == []
@@ -209,6 +211,31 @@ def test_a_budget_that_is_too_small(tmp_path: Path, capsys: pytest.CaptureFixtur
     answer = json.loads(capsys.readouterr().out)
     assert answer["problems"][0]["where"] == "circuit a"
     assert "the budget is 1048576 bytes" in answer["problems"][0]["message"]
+
+
+def test_circuits_that_fit_only_one_by_one_take_turns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "config.toml"
+    circuits = "".join(f"[[circuits]]\nname='c{i}'\npath='{MUL60 / 'circuit.zkey'}'\n" for i in range(40))
+    config.write_text(circuits)
+    check(config, "--json")
+    together = json.loads(capsys.readouterr().out)["need_host_bytes"]
+    config.write_text(f"[memory]\nbudget='{together - 1}B'\n{circuits}")
+    assert check(config, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["need_host_bytes"] == together - 1
+
+
+def test_a_backend_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text("[gpus]\nbackend = 'cuda'\n")
+    try:
+        kernels.backend("cuda").close()
+    except KernelError as error:
+        reason = str(error)
+    else:
+        pytest.skip("this machine has the backend")
+    assert check(config, "--json") == 2
+    (problem,) = json.loads(capsys.readouterr().out)["problems"]
+    assert (problem["where"], problem["message"]) == ("gpus.backend", reason)
 
 
 def test_serve_refuses_in_one_line(tmp_path: Path) -> None:

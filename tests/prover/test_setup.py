@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from flint import fmpz_mod_ctx, fmpz_mod_poly, fmpz_mod_poly_ctx
 from groth16_files import host, join, split
 from r1cs_files import write_circuit
 from shapes import SHAPES
@@ -17,7 +18,7 @@ from prover.formats.field import R
 from prover.formats.r1cs import read_r1cs
 from prover.formats.wtns import read_witness
 from prover.formats.zkey import all_points, check_on_curve, check_subgroups, read_zkey
-from prover.groth16 import load_key, prove
+from prover.groth16 import load_key, prove, synthesise
 from prover.setup import Trapdoor, fresh_trapdoor, write_key
 
 if TYPE_CHECKING:
@@ -103,39 +104,31 @@ def test_circuit_over_another_field_is_refused_by_name(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["c.r1cs"]
 
 
-def test_h_is_the_quotient_that_polynomials_have(tmp_path: Path) -> None:
-    """The H scalars against (A B - C) / Z by schoolbook arithmetic: h on the odd points is -2 times the quotient."""
-    circuit = SHAPES["domain just full"]
+@pytest.mark.parametrize("name", ["domain just full", "bits", "300 public values"])
+def test_h_is_the_quotient_that_polynomials_have(tmp_path: Path, name: str) -> None:
+    """(A B - C) / Z by python-flint; on the odd points, where Z is -2, h is -2 times the quotient."""
+    circuit = SHAPES[name]
     _, wtns, path = make(tmp_path, circuit)
     key, witness = load_key(path, host()), read_witness(wtns)
-    from prover.groth16 import synthesise
-
     made = synthesise(key, witness)
     n = key.domain_size
+    ring = fmpz_mod_poly_ctx(fmpz_mod_ctx(R))
+    root = pow(5, (R - 1) // n, R)
+    inverse_roots = [pow(root, -i, R) for i in range(n)]
+
+    def interpolated(values: list[int]) -> fmpz_mod_poly:
+        return ring([int(c) * pow(n, -1, R) % R for c in ring(values).multipoint_evaluate(inverse_roots)])
+
     a, b = (_plain(part.limbs) for part in (made.a, made.b))
-    polynomials = [_interpolated(values) for values in (a, b, [x * y % R for x, y in zip(a, b, strict=True)])]
-    product = [0] * (2 * n)
-    for i, x in enumerate(polynomials[0]):
-        for j, y in enumerate(polynomials[1]):
-            product[i + j] = (product[i + j] + x * y) % R
-    for i, z in enumerate(polynomials[2]):
-        product[i] = (product[i] - z) % R
-    quotient = product[n:]  # of a multiple of x^n - 1
-    assert [(low + high) % R for low, high in zip(product[:n], quotient, strict=True)] == [0] * n
+    c = [x * y % R for x, y in zip(a, b, strict=True)]
+    quotient, rest = divmod(interpolated(a) * interpolated(b) - interpolated(c), ring([-1] + [0] * (n - 1) + [1]))
+    assert rest == 0
     shift = pow(5, (R - 1) // (2 * n), R)
-    odd = [shift * pow(shift, 2 * i, R) % R for i in range(n)]
-    expected = [-2 * sum(q * pow(x, k, R) for k, q in enumerate(quotient)) % R for x in odd]
+    odd = [shift * pow(root, i, R) % R for i in range(n)]
+    expected = [-2 * int(value) % R for value in quotient.multipoint_evaluate(odd)]
     found = [int.from_bytes(row.tobytes(), "little") for row in host().h(made.a, made.b).limbs]
     assert found == expected
 
 
 def _plain(limbs: np.ndarray[tuple[int, ...], np.dtype[np.uint64]]) -> list[int]:
     return [int.from_bytes(row.tobytes(), "little") * pow(2**256, -1, R) % R for row in limbs]
-
-
-def _interpolated(values: list[int]) -> list[int]:
-    n = len(values)
-    root = pow(5, (R - 1) // n, R)
-    return [
-        sum(value * pow(root, -i * k % n, R) for i, value in enumerate(values)) * pow(n, -1, R) % R for k in range(n)
-    ]

@@ -99,10 +99,23 @@ def test_leftovers_are_erased_at_start(store: WitnessStore) -> None:
     assert files(WitnessStore(store._folder, 10)) == []
 
 
+def test_what_an_unfinished_job_needs_survives_a_restart(store: WitnessStore) -> None:
+    other = b"other"
+    put(store)
+    put(store, b"other".ljust(20), hashlib.sha256(other.ljust(20)).hexdigest())
+    again = WitnessStore(store._folder, 2000, [REQUEST, REQUEST])
+    assert files(again) == [SHA]
+    again.let_go(REQUEST)
+    again.erase_unneeded()
+    assert files(again) == [SHA]
+    again.let_go(REQUEST)
+    assert files(again) == []
+
+
 def test_a_witness_that_was_never_put(store: WitnessStore) -> None:
     with pytest.raises(InputError, match="witness 0 cannot be read: No such file"):
         store.claim(REQUEST)
-    assert store._needed == {}
+    assert not store._needed
 
 
 def test_only_whole_paths_of_regular_files(store: WitnessStore, tmp_path: Path) -> None:
@@ -127,10 +140,10 @@ def test_what_cannot_be_erased_stops_nothing(store: WitnessStore, caplog: pytest
     (store._folder / SHA).mkdir()
     with pytest.raises(ProverError, match="the witness cannot be stored"):
         put(store)
-    store.erase_all()
+    store.erase_unneeded()
     assert "cannot be erased" in caplog.text
     (store._folder / SHA).rmdir()
     store._folder.rmdir()
-    store.erase_all()
+    store.erase_unneeded()
     with pytest.raises(ProverError, match="the witness cannot be stored"):
         put(store)

@@ -180,8 +180,9 @@ def ctl(options: argparse.Namespace) -> dict[str, Any]:
         sha256 = hashlib.sha256(data).hexdigest()
         (jobs / f"{sha256}.wtns").write_bytes(data)
         return {"sha256": sha256, "n_bytes": len(data)}
-    if options.verb == "submit":
-        return submit(options, jobs)
+    if options.verb in ("submit", "bench", "status"):
+        verbs = {"submit": submit, "bench": bench, "status": status}
+        return verbs[options.verb](options, jobs, record)
     if options.verb == "drain":
         config = tomllib.loads((home / "releases" / record["release_id"] / "config.toml").read_text())
         time_left_s = max(0.0, begin_drain(home, config) - time.time())
@@ -198,7 +199,51 @@ def ctl(options: argparse.Namespace) -> dict[str, Any]:
     return job
 
 
-def submit(options: argparse.Namespace, jobs: Path) -> dict[str, Any]:
+def bench(options: argparse.Namespace, jobs: Path, record: dict[str, Any]) -> dict[str, Any]:
+    """One job after the other, each timed; the small daemon has no device and no proofs to verify."""
+    samples = []
+    if not options.witness_path:
+        options.witness_sha256 = hashlib.sha256(sys.stdin.buffer.read()).hexdigest()
+        (jobs / f"{options.witness_sha256}.wtns").touch()
+    started_ns, begin_ns = time.time_ns(), time.monotonic_ns()
+    for n in range(options.jobs):
+        sys.stderr.write(f"measuring: {100 * n // options.jobs} %\n")
+        submitted_ns = time.monotonic_ns()
+        file = jobs / f"{submit(options, jobs, record)['id']}.json"
+        while json.loads(file.read_text())["state"] == "queued":
+            time.sleep(0.005)
+        latency_us = (time.monotonic_ns() - submitted_ns) // 1000
+        samples.append({"job": file.stem, "latency_us": latency_us, "queue_us": 0, "run_us": latency_us})
+    wall_us = (time.monotonic_ns() - begin_ns) // 1000
+    figures = {name: percentiles([sample[f"{name}_us"] for sample in samples]) for name in ("latency", "queue", "run")}
+    config = tomllib.loads((jobs.parents[1] / "releases" / record["release_id"] / "config.toml").read_text())
+    sha256 = next((c["sha256"] for c in config.get("circuits", []) if c["name"] == options.circuit), None)
+    if sha256 is None:
+        raise Refused(f"no circuit {options.circuit}")
+    numbers = {"n_jobs": options.jobs, "n_partitions": 1, "concurrency": 1, "n_warmup": 0, "n_done": options.jobs}
+    numbers |= {"n_failed": 0, "n_proofs": options.jobs, "n_verified": 0, "domain_size": 1, "n_public": 1}
+    times = {"started_unix_ns": started_ns, "finished_unix_ns": time.time_ns(), "wall_us": wall_us}
+    answer = {"schema": 1, "circuit": options.circuit, "circuit_sha256": sha256, "daemon": record, "errors": []}
+    return answer | numbers | times | figures | {"samples": samples, "proofs_per_s": options.jobs / wall_us * 1e6}
+
+
+def percentiles(values: list[int]) -> dict[str, int | None]:
+    ordered = sorted(values)
+    n = len(ordered)
+    mean, middle = sum(ordered) // n, ordered[-(-n // 2) - 1]
+    ends = {"min_us": ordered[0], "max_us": ordered[-1]}
+    return {"n": n, "mean_us": mean, "p50_us": middle, "p95_us": None, "p99_us": None, **ends}
+
+
+def status(_options: argparse.Namespace, _jobs: Path, record: dict[str, Any]) -> dict[str, Any]:
+    lines = dict(line.split(":", 1) for line in Path(f"/proc/{record['pid']}/status").read_text().splitlines())
+    rss, peak = (int(lines[key].split()[0]) * 1024 for key in ("VmRSS", "VmHWM"))
+    memory = {"budget_bytes": 0, "reserved_bytes": 0, "rss_bytes": rss, "peak_rss_bytes": peak}
+    head = {"version": "0", "backend": "host", "uptime_s": 1.0, "daemon": record}
+    return head | {"jobs": {}, "circuits": [], "memory": memory}
+
+
+def submit(options: argparse.Namespace, jobs: Path, _record: dict[str, Any]) -> dict[str, Any]:
     if options.witness_sha256 and not (jobs / f"{options.witness_sha256}.wtns").is_file():
         raise Refused("this witness was not put")
     job = {
@@ -224,6 +269,9 @@ def main() -> int:
     for name in ("--home", "--circuit", "--witness-sha256", "--witness-path", "--key"):
         verbs.add_argument(name)
     verbs.add_argument("--wait-s", default="0")
+    for name in ("--jobs", "--concurrency", "--warmup", "--count"):
+        verbs.add_argument(name, type=int)
+    verbs.add_argument("--timeout-s", type=float)
     verbs.add_argument("--json", action="store_true")
     serve = commands.add_parser("serve")
     for name in ("--config", "--remote-dir", "--release-id", "--launch-id"):

@@ -1,0 +1,145 @@
+"""What the daemon itself says of a configuration on this machine, before anything travels.
+
+The host's own check is the authority (``check.py``). This one finds earlier what is wrong whatever the host: keys that
+do not exist, values of the wrong kind, a proving key that is none. Where the artifact does not run here, the prover
+beside this tool is asked, and where there is none, nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuzkops.artifact.layers import unpack_layers
+from cuzkops.artifact.listing import list_archive
+from cuzkops.artifact.runtime import cache_folder, prune
+from cuzkops.errors import OpsError
+from cuzkops.remote.ctl import parse_answer
+from cuzkops.steps.findings import Finding
+from prover.protocol import CheckAnswer
+
+if TYPE_CHECKING:
+    from cuzkops.configuration import DeployConfig
+    from cuzkops.steps.build import Artifact
+    from prover.protocol import Problem
+
+_TIMEOUT_S = 120.0
+_OF_THE_HOST = ("gpus", "memory.budget")
+"""What is wrong with these may be right on the host."""
+
+
+@dataclass(frozen=True)
+class CheckedHere:
+    """What was found on this machine.
+
+    Args:
+        sentence: Who was asked, for people.
+        findings: An error for each problem.
+    """
+
+    sentence: str
+    findings: list[Finding]
+
+
+def check_here(artifact: Artifact, config: DeployConfig) -> CheckedHere:
+    """Ask the daemon on this machine what is wrong with a configuration whatever the host.
+
+    Raises:
+        UsageError: A layer of the artifact holds what may not be unpacked.
+    """
+    with tempfile.TemporaryDirectory(prefix="cuzkops-check-") as raw:
+        folder = Path(raw)
+        (folder / "config.toml").write_bytes(config.text)
+        (folder / "circuits").mkdir()
+        for circuit in config.circuits.values():
+            with contextlib.suppress(FileExistsError):  # two names may share one key
+                (folder / "circuits" / circuit.sha256).symlink_to(circuit.path.absolute())
+        for who, argv in _provers(artifact):
+            answer = _ask(argv, folder)
+            if answer is not None:
+                found = [_finding(problem) for problem in answer.problems if _is_certain(problem, config)]
+                return CheckedHere(f"the configuration was checked here by {who}", found)
+    return CheckedHere("the configuration is checked on the host: the artifact does not run here", [])
+
+
+def _provers(artifact: Artifact) -> list[tuple[str, list[str]]]:
+    """Who can be asked, the artifact itself first."""
+    found = []
+    if why_not_here(artifact) == "":
+        with contextlib.suppress(OSError, OpsError):
+            found.append(("the artifact", [str(_release(artifact) / "prover")]))
+    if importlib.util.find_spec("prover.cli") is not None:
+        found.append(("the prover beside this tool", [sys.executable, "-m", "prover"]))
+    return found
+
+
+def why_not_here(artifact: Artifact) -> str:
+    """Why an artifact does not run on this machine; empty where it should."""
+    manifest = artifact.manifest
+    if not sys.platform.startswith("linux") or manifest.target.partition("-")[0] != platform.machine():
+        return f"it is for {manifest.target}, and this machine is {platform.machine()}"
+    libc, version = platform.libc_ver()
+    if libc != "glibc" or _version(version) < _version(manifest.glibc_floor):
+        return f"it needs glibc {manifest.glibc_floor}, and this machine has {libc or 'another'} {version}"
+    return ""
+
+
+def _release(artifact: Artifact) -> Path:
+    """The artifact unpacked in the tool's cache: made once."""
+    cache = cache_folder("releases")
+    release = cache / artifact.manifest.build_id
+    if (release / "prover").is_file():
+        os.utime(release)
+        return release
+    archives = [artifact.layer_path(layer) for layer in artifact.manifest.layers]
+    for archive in archives:
+        list_archive(archive)  # refuses what would land elsewhere
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache, prefix=".making-") as raw:
+        made = Path(raw) / "release"
+        made.mkdir()
+        unpack_layers(archives, made)
+        shutil.copy(artifact.directory / "manifest.json", made)
+        with contextlib.suppress(OSError):  # another deploy was faster
+            made.rename(release)
+    prune(cache)
+    return release
+
+
+def _ask(argv: list[str], folder: Path) -> CheckAnswer | None:
+    words = ["serve", "--check-config", "--json", "--config", str(folder / "config.toml"), "--remote-dir", str(folder)]
+    try:
+        done = subprocess.run(
+            [*argv, *words], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_TIMEOUT_S
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    answer = parse_answer(done.stdout, CheckAnswer)
+    return answer if isinstance(answer, CheckAnswer) else None
+
+
+def _is_certain(problem: Problem, config: DeployConfig) -> bool:
+    """Whether a problem is one on every host."""
+    where = problem.where
+    if where.startswith("circuits."):
+        return where.partition(" (")[2].removesuffix(")") in config.circuits
+    if where == "circuits" or where.startswith("circuit "):  # sizes against the budget, which may be the host's
+        return config.budget_bytes is not None
+    return not where.startswith(_OF_THE_HOST)
+
+
+def _finding(problem: Problem) -> Finding:
+    return Finding("configuration", "error", problem.where, f"{problem.where}: {problem.message}", problem.hint)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".") if part.isdigit())

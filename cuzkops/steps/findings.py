@@ -1,0 +1,63 @@
+"""What is wrong or odd, and all of it in one refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from cuzkops.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong or odd.
+
+    Args:
+        code: Short stable word for programs.
+        severity: An error refuses the deploy, a warning is shown.
+        where: Which part of the host or of the artifact.
+        message: One sentence.
+        hint: What to do about it.
+        details: JSON-able facts.
+    """
+
+    code: str
+    severity: Literal["error", "warning"]
+    where: str
+    message: str
+    hint: str = ""
+    details: dict[str, object] = field(default_factory=dict)
+
+
+class HasFindings(Protocol):
+    """A report with findings in it."""
+
+    @property
+    def findings(self) -> list[Finding]:
+        """All of them."""
+
+
+def raise_findings(findings: HasFindings | Sequence[Finding]) -> None:
+    """Refuse when there is an error among the findings: all of them in one message.
+
+    Raises:
+        UsageError: At least one finding is an error. Its details list all findings.
+    """
+    found = findings if isinstance(findings, Sequence) else findings.findings
+    errors = [finding for finding in found if finding.severity == "error"]
+    if not errors:
+        return
+    rows = [finding_row(finding) for finding in found]
+    hints = dict.fromkeys(finding.hint for finding in errors if finding.hint)
+    if len(errors) == 1:
+        message = errors[0].message
+    else:
+        message = f"{len(errors)} problems: " + "; ".join(f"({n}) {e.message}" for n, e in enumerate(errors, 1))
+    raise UsageError(errors[0].code if len(errors) == 1 else "preflight", message, "; ".join(hints), {"findings": rows})
+
+
+def finding_row(finding: Finding) -> dict[str, object]:
+    """A finding with its details, for the details of an error."""
+    row = {key: getattr(finding, key) for key in ("code", "severity", "where", "message", "hint")}
+    return {**finding.details, **row}

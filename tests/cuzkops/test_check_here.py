@@ -1,0 +1,218 @@
+"""What is wrong with a configuration is said before anything travels, as far as this machine can know it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from stand_ins import wait_until
+
+from cuzkops import cli
+from cuzkops.configuration import load_configuration
+from cuzkops.errors import TimeoutExpired, UsageError
+from cuzkops.steps import build as build_step
+from cuzkops.steps.build import BuildRequest, build, built
+from cuzkops.steps.check import raise_problems
+from cuzkops.steps.check_here import check_here, why_not_here
+from cuzkops.steps.deploy import deploy
+from cuzkops.steps.findings import Finding
+from cuzkops.steps.workspace import turn, workspace
+from prover.protocol import CheckAnswer, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from stand_ins import Recorder
+
+    from cuzkops.artifact.assemble import Recipe
+    from cuzkops.configuration import DeployConfig
+    from cuzkops.remote.host import Host
+    from cuzkops.remote.layout import Layout
+    from cuzkops.steps.build import Artifact
+    from cuzkops.steps.deploy import DeployRequest
+
+ANSWER = """#!/bin/sh
+printf '%s' '{answer}'
+exit 2
+"""
+
+
+def answering(*problems: dict[str, str]) -> bytes:
+    """A launcher that finds these problems; to read its configuration is the business of the real one."""
+    answer = {"ok": not problems, "problems": problems, "need_host_bytes": 1, "need_gpu_bytes": 0}
+    return ANSWER.format(answer=json.dumps(answer | {"config_sha256": "0" * 64})).encode()
+
+
+def problem(where: str) -> dict[str, str]:
+    return {"where": where, "message": "it is wrong"}
+
+
+def test_problems_of_every_host_are_told_from_those_of_this_one(
+    make_artifact: Callable[..., Artifact], make_config: Callable[..., DeployConfig]
+) -> None:
+    wheres = ["daemon.colour", "circuits.0 (mul)", "circuits.1 (far)", "circuits", "circuit mul", "gpus.devices"]
+    artifact = make_artifact(launcher=answering(*map(problem, [*wheres, "memory.budget"])))
+    config = make_config()
+    here = check_here(artifact, config)
+    assert here.sentence == "the configuration was checked here by the artifact"
+    assert [finding.where for finding in here.findings] == ["daemon.colour", "circuits.0 (mul)"]
+    explicit = load_configuration(None, circuits={"mul": config.circuits["mul"].path}, budget="1GiB")
+    found = [finding.where for finding in check_here(artifact, explicit).findings]
+    assert found == ["daemon.colour", "circuits.0 (mul)", "circuits", "circuit mul"]
+    assert {finding.severity for finding in here.findings} == {"error"}
+
+
+def test_the_keys_of_this_machine_are_looked_at(
+    make_artifact: Callable[..., Artifact], make_config: Callable[..., DeployConfig]
+) -> None:
+    assert check_here(make_artifact(), make_config()).findings == []  # the small daemon looks for each key by digest
+
+
+def test_what_does_not_answer_is_no_verdict(
+    make_artifact: Callable[..., Artifact],
+    make_config: Callable[..., DeployConfig],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    here = check_here(make_artifact(launcher=b"#!/bin/sh\nexit 139\n"), make_config())
+    assert here.findings == []
+    assert here.sentence == "the configuration is checked on the host: the artifact does not run here"
+
+
+def test_the_prover_beside_this_tool_is_asked_where_the_artifact_does_not_run(
+    make_artifact: Callable[..., Artifact], tmp_path: Path
+) -> None:
+    pytest.importorskip("uvicorn")
+    config = tmp_path / "c.toml"
+    config.write_text('[daemon]\ncolour = "x"\n')
+    artifact = make_artifact()
+    foreign = type(artifact)(
+        artifact.directory, artifact.manifest.model_copy(update={"target": "riscv64-linux-gnu", "glibc_floor": "9.9"})
+    )
+    assert "it is for riscv64-linux-gnu" in why_not_here(foreign)
+    here = check_here(foreign, load_configuration(config))
+    assert here.sentence.endswith("by the prover beside this tool")
+    assert any("colour" in finding.where for finding in here.findings)
+
+
+def test_a_wrong_configuration_is_refused_before_anything_travels(
+    host: Host,
+    layout: Layout,
+    make_request: Callable[..., DeployRequest],
+    recorder: Recorder,
+) -> None:
+    Path(layout.lock).rmdir()
+    request = make_request(launcher=answering(problem("daemon.colour"), problem("synthesis.threads")))
+    with pytest.raises(UsageError, match=r"2 problems: \(1\) daemon.colour: it is wrong; \(2\) synthesis.threads: "):
+        deploy(host, layout, request, recorder)
+    assert recorder.steps[-1] == "preflight of the build"
+    assert not Path(layout.layers).exists()
+
+
+def test_a_ship_by_hand_refuses_it_too(
+    make_artifact: Callable[..., Artifact], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    artifact = make_artifact(launcher=answering(problem("daemon.colour")))
+    place = ["local", "--remote-dir", str(tmp_path / "remote")]
+    assert cli.run(["ship", *place, "--artifact", str(artifact.directory), "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["message"] == "daemon.colour: it is wrong"
+    assert not (tmp_path / "remote").exists()
+
+
+def test_problems_of_configuration_and_host_come_in_one_message() -> None:
+    answer = CheckAnswer(
+        ok=False,
+        problems=[Problem(where="circuits.0", message="it is not there", hint="ship it")],
+        need_host_bytes=1,
+        need_gpu_bytes=0,
+        config_sha256="0" * 64,
+    )
+    findings = [Finding("memory", "error", "memory", "too little memory", "stop it"), Finding("x", "warning", "y", "z")]
+    with pytest.raises(UsageError) as refused:
+        raise_problems(answer, findings)
+    assert refused.value.message.splitlines()[1:] == ["circuits.0: it is not there", "memory: too little memory"]
+    assert refused.value.hint == "ship it"
+
+
+@pytest.fixture
+def assembling(make_artifact: Callable[..., Artifact], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], int]]:
+    """A builder that makes another small artifact each time; says how many builds run at once at most."""
+    running, most, n_built = 0, 0, 0
+    guard = threading.Lock()
+
+    def assemble(recipe: Recipe, progress: Callable[[str], None]) -> None:
+        nonlocal running, most, n_built
+        with guard:
+            running, n_built = running + 1, n_built + 1
+            most = max(most, running)
+            app = f"build {n_built}"
+        progress(app)
+        for path in make_artifact(app=app).directory.iterdir():
+            (recipe.out / path.name).write_bytes(path.read_bytes())
+        with guard:
+            running -= 1
+
+    monkeypatch.setattr(build_step, "assemble", assemble)
+    return lambda: most
+
+
+def test_a_deploy_keeps_what_it_built_whatever_is_built_there_meanwhile(
+    assembling: Callable[[], int], tmp_path: Path
+) -> None:
+    request = BuildRequest("local", tmp_path / "build" / "artifact")
+    with built(request, lambda _: None) as mine:
+        other = build(request, lambda _: None)
+        assert other.manifest.build_id != mine.manifest.build_id
+        assert other.directory == request.out
+        assert build_step.load_artifact(mine.directory).manifest == mine.manifest
+    assert assembling() == 1
+    assert sorted(path.name for path in request.out.parent.iterdir()) == ["artifact"]
+
+
+def test_two_builds_into_one_folder_take_turns(tmp_path: Path) -> None:
+    out = tmp_path / "artifact"
+    said: list[str] = []
+    entered = threading.Event()
+
+    def wait_for_turn() -> None:
+        with turn(out, said.append, time.monotonic() + 60):
+            entered.set()
+
+    with turn(out, said.append, time.monotonic() + 60):
+        waiting = threading.Thread(target=wait_for_turn)
+        waiting.start()
+        wait_until(lambda: bool(said))
+        assert not entered.is_set()
+        with (
+            pytest.raises(TimeoutExpired, match=f"another cuzkops .pid {os.getpid()}. builds into .*, and did not end"),
+            turn(out, said.append, time.monotonic()),
+        ):
+            pass
+    waiting.join(60)
+    assert entered.is_set()
+    assert said[0] == f"another cuzkops (pid {os.getpid()}) builds into {out}: waiting for it"
+
+
+def test_what_killed_builds_left_is_removed_and_what_others_hold_is_not(tmp_path: Path) -> None:
+    out = tmp_path / "artifact"
+    dead, held = tmp_path / ".artifact-dead", tmp_path / ".artifact-held"
+    for folder in (dead, held):
+        (folder / "inside").mkdir(parents=True)
+        os.utime(folder, (0, 0))
+    handle = os.open(held, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        with workspace(out) as mine, workspace(out) as second:
+            assert mine != second
+            assert not dead.exists()
+            assert held.exists()
+            assert mine.exists()
+    finally:
+        os.close(handle)
+    assert [path.name for path in tmp_path.iterdir()] == [".artifact-held"]

@@ -1,0 +1,66 @@
+"""Progress: drawn over on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from cuzkops import rendering
+from cuzkops.rendering import Meter, Screen
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendering, "_REDRAW_S", 0.0)
+    monkeypatch.setattr(rendering, "_REPEAT_S", 0.0)
+    monkeypatch.setenv("COLUMNS", "40")
+
+
+def test_a_file_gets_plain_lines_and_no_picture() -> None:
+    err = io.StringIO()
+    screen = Screen(out=io.StringIO(), err=err)
+    screen.progress("x" * 100, lambda _columns, _unicode: ["a picture"])
+    screen.say("end")
+    assert err.getvalue() == "x" * 100 + "\nend\n"
+
+
+def test_a_terminal_is_drawn_over_and_cleared_before_the_result() -> None:
+    out, err = io.StringIO(), Terminal()
+    screen = Screen(out=out, err=err)
+    asked: list[tuple[int, bool]] = []
+
+    def picture(columns: int, unicode: bool) -> list[str]:
+        asked.append((columns, unicode))
+        return ["one", "two"]
+
+    screen.progress("x" * 100, picture)
+    first = err.getvalue()
+    assert first == "\x1b[Kone\n\x1b[Ktwo\n\x1b[K" + "x" * 39, "a line that wraps could not be drawn over"
+    screen.progress("short", picture)
+    assert err.getvalue()[len(first) :] == "\r\x1b[2A\x1b[Kone\n\x1b[Ktwo\n\x1b[Kshort"
+    drawn = err.getvalue()
+    screen.result({}, "the result")
+    assert err.getvalue()[len(drawn) :] == "\r\x1b[2A\x1b[J"
+    assert out.getvalue() == "the result\n"
+    assert asked == [(39, True), (39, True)]
+
+
+def test_a_meter_says_rate_and_time_left_of_what_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 0.25, 2.0, 10.0, 11.0, 12.0, 14.0])
+    monkeypatch.setattr("cuzkops.rendering.time.monotonic", lambda: next(clock))
+    mib, meter = 1 << 20, Meter()
+    assert meter.text("layer app", 10 * mib, 30 * mib) == "layer app: 10.00 MiB of 30.00 MiB"
+    assert "/s" not in meter.text("layer app", 11 * mib, 30 * mib), "too early to tell"
+    assert meter.text("layer app", 20 * mib, 30 * mib).endswith(", 5.00 MiB/s, about 2 s left")
+    assert meter.text("circuit mul", 0, 8 * mib) == "circuit mul: 0 B of 8.00 MiB"
+    assert "/s" not in meter.text("circuit mul", 0, 8 * mib), "it stands still"
+    assert "/s" not in meter.text("circuit mul", 4 * mib, 8 * mib), "an earlier run may have sent all of this"
+    assert meter.text("circuit mul", 6 * mib, 8 * mib).endswith(", 1.00 MiB/s, about 2 s left")
