@@ -264,10 +264,14 @@ class _Run:
 
 
 def _on_device(workspace: Workspace, limbs: Any, what: str) -> Any:
-    """Return the array itself where it is on the device, else a copy there."""
-    if not isinstance(limbs, np.ndarray):
+    """Return the array itself where it is on the device, else a copy there; kernels read 16 bytes at a time."""
+    on_host = isinstance(limbs, np.ndarray)
+    if not on_host and limbs.data.ptr % 16 == 0:
         return limbs
     copy = workspace.array(max(len(limbs), 1), limbs.shape[1], what)
-    if len(limbs):
-        copy[: len(limbs)].set(limbs, stream=cupy().cuda.get_current_stream())
+    stream = cupy().cuda.get_current_stream()
+    if len(limbs) and on_host:
+        copy[: len(limbs)].set(limbs, stream=stream)
+    elif len(limbs):
+        copy.data.copy_from_device_async(limbs.data, limbs.nbytes, stream)
     return copy
