@@ -128,9 +128,7 @@ def submit_some(daemon: Daemon, book: Book, seed: int) -> None:
             if draw.random() < 0.1:
                 book.cancelled.add(job_id)
                 client.ask("DELETE", job_path(job_id))
-            elif draw.random() < 0.7:
-                see(client, job_id, 20, book)
-            else:
+            elif draw.random() >= 0.7 or not see(client, job_id, 20, book).state.is_final:
                 later.append(job_id)
             if later and see(client, later[0], 0, book).state.is_final:
                 later.pop(0)

@@ -99,7 +99,7 @@ class DaemonSection(Section):
     connection_limit: int = Field(default=256, ge=8, le=100_000, description="clients at once")
     idle_timeout_s: float = Field(default=60, gt=0, le=86400, description="how long a client may be silent")
     keep_results_s: float = Field(default=3600, ge=0, le=86400 * 30, description="how long results are kept")
-    keep_proofs: int = Field(default=4096, ge=1, le=1_000_000, description="proofs that are kept at most")
+    keep_proofs: int = Field(default=4096, ge=1, le=4096, description="proofs that are kept at most")
 
 
 class MemorySection(Section):

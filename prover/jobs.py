@@ -34,7 +34,7 @@ class JobStore:
         journal: Keeps them; those that it holds are taken up.
         queue_limit: Unfinished jobs that are held at most.
         on_finished: Called with each job that ends, under the lock of this store.
-        kept_proofs: Proofs of finished jobs that are remembered at most (some 4 KiB each; a job without counts as one).
+        kept_proofs: Proofs of finished jobs that are remembered at most (some 7 KiB each; a job without counts as one).
         kept_s: How long they are remembered at most.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -14,16 +15,18 @@ from cuzkops.rendering import Meter
 from cuzkops.session import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
+    from cuzkops.rendering import Screen
     from cuzkops.steps.collect import Pulled
     from cuzkops.timing.parse import LogRecord
     from prover.protocol import DaemonRecord
 
 _FOLLOW_LINES_BACK = 20
+_MOMENT_S = 1.0
 
 
 @on_host
@@ -71,10 +74,7 @@ def logs(
             return
         if follow:
             place.screen.say("logs: no daemon runs, so nothing more will be written")
-        meter = Meter()
-        pulled = pull(
-            host, layout, place.session.state, lambda *far: place.screen.progress(f"logs: {meter.text(*far)}")
-        )
+        pulled = pull(host, layout, place.session.state, _pull_shown(place.screen))
     for notice in pulled.notices:
         place.screen.say(f"logs: {notice}")
     place.screen.detail(f"logs: copies are in {pulled.folder}")
@@ -95,6 +95,18 @@ def _show(place: Place, pulled: Pulled, lines: Iterable[bytes], *, follow: bool)
         return
     for text in shown:
         place.screen.item({"line": text}, text)
+
+
+def _pull_shown(screen: Screen) -> Callable[[str, int, int], None]:
+    """What shows how far a pull is, once it takes longer than a moment."""
+    meter, begin_s = Meter(), time.monotonic()
+
+    def show(name: str, done_bytes: int, total_bytes: int) -> None:
+        text = meter.text(name, done_bytes, total_bytes)
+        if time.monotonic() - begin_s > _MOMENT_S:
+            screen.progress(f"logs: {text}")
+
+    return show
 
 
 def _refuse_together(lines: int | None, since: str | None, *, follow: bool, parse: bool) -> None:

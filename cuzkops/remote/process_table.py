@@ -68,8 +68,8 @@ class ProcessTable:
         """Return the members of the session that a process leads, or led: the oldest first, without the leader.
 
         The number of a session is not given to another process while it has members; a new leader of that number, or
-        members that are older than the leader, mean that the old session is over. Only leaders that ended are zombies
-        here: whether threads of one live on is for others to see.
+        members that are older than the leader, mean that the old session is over. Members that have ended and were not
+        reaped are among them.
         """
         seen = self.stats.get(leader.pid)
         if seen is not None and seen.start_ticks != leader.start_ticks:
