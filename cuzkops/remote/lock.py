@@ -38,6 +38,11 @@ show() {
 }
 """
 
+# Each of these takes a moment; a client that dies meanwhile must not leave a lock without a name.
+_WHOLE = """
+trap '' HUP INT PIPE TERM
+"""
+
 _WRITE_OWNER = """
 write_owner() {
     printf '%s\\n' "$owner" >"$lock/owner.json.part" && mv -f -- "$lock/owner.json.part" "$lock/owner.json"
@@ -45,7 +50,8 @@ write_owner() {
 """
 
 _ACQUIRE = (
-    _SHOW
+    _WHOLE
+    + _SHOW
     + _WRITE_OWNER
     + """
 umask 077
@@ -62,7 +68,8 @@ mkdir -- "$lock"
 )
 
 _TAKE_OVER = (
-    _SHOW
+    _WHOLE
+    + _SHOW
     + _WRITE_OWNER
     + """
 umask 077
@@ -77,7 +84,8 @@ rmdir -- "$lock/takeover"
 )
 
 _SET_STEP = (
-    _WRITE_OWNER
+    _WHOLE
+    + _WRITE_OWNER
     + """
 umask 077
 case $(cat -- "$lock/owner.json") in
@@ -87,13 +95,16 @@ esac
 """
 )
 
-_RELEASE = """
+_RELEASE = (
+    _WHOLE
+    + """
 [ -d "$lock" ] || exit 0
 case $(cat -- "$lock/owner.json" 2>/dev/null) in
 *"$token"*) rm -rf -- "$lock" ;;
 *) echo 'the lock is not ours any more' >&2; exit 1 ;;
 esac
 """
+)
 
 _READ = (
     _SHOW
@@ -111,6 +122,12 @@ show
 rm -rf -- "$lock"
 """
 )
+
+
+_YOUNG_S = 5
+_SETTLING_ROUNDS = 15
+_SETTLING_S = 0.2
+"""A lock without a name that is younger than this is looked at again for three seconds."""
 
 
 @dataclass(frozen=True)
@@ -190,6 +207,11 @@ def acquire(host: Host, layout: Layout, owner: LockOwner, say: Callable[[str], N
         LockedError: Somebody else holds it.
     """
     holder = _taken(host, acquire_script(layout, owner))
+    for _ in range(_SETTLING_ROUNDS):
+        if not _settles(holder):
+            break
+        time.sleep(_SETTLING_S)
+        holder = _taken(host, acquire_script(layout, owner))
     if holder and holder.owner and died_here(holder.owner, owner):
         dead = holder
         holder = _taken(host, take_over_script(layout, owner, dead.text))
@@ -206,6 +228,11 @@ def refuse_locked(host: Host, layout: Layout, owner: LockOwner) -> None:
         LockedError: Somebody else holds it.
     """
     holder = read(host, layout)
+    for _ in range(_SETTLING_ROUNDS):
+        if not _settles(holder):
+            break
+        time.sleep(_SETTLING_S)
+        holder = read(host, layout)
     if holder and not (holder.owner and died_here(holder.owner, owner)):
         raise _locked(host, holder)
 
@@ -296,6 +323,11 @@ def _script(title: str, body: str, layout: Layout, **parameters: str) -> Script:
 
 def _text(owner: LockOwner) -> str:
     return owner.model_dump_json(by_alias=True)
+
+
+def _settles(holder: Holder | None) -> bool:
+    """Whether a lock without a name is just being taken or given back."""
+    return holder is not None and holder.owner is None and holder.age_s <= _YOUNG_S
 
 
 def _locked(host: Host, holder: Holder) -> LockedError:

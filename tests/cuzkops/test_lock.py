@@ -215,3 +215,15 @@ def test_a_folder_that_cannot_be_made_is_an_error_and_no_lock(host: LocalHost, t
     with pytest.raises(OpsError, match="take the lock ended with status 1") as caught:
         lock.acquire(host, layout, owner(), quiet)
     assert not isinstance(caught.value, LockedError)
+
+
+def test_a_lock_that_is_just_being_given_back_is_waited_for(host: LocalHost, layout: Layout) -> None:
+    """For a moment it has no name: its owner's file goes before the folder does."""
+    Path(layout.lock).mkdir(parents=True, exist_ok=True)
+    giving_back = threading.Timer(0.7, Path(layout.lock).rmdir)
+    giving_back.start()
+    try:
+        lock.refuse_locked(host, layout, owner())
+    finally:
+        giving_back.join()
+    assert not Path(layout.lock).exists()
