@@ -1,4 +1,4 @@
-"""Compiles the cuda backend: ``python -m kernels.build_cuda [--out DIR] [--nvcc nvcc] [--archs "90 compute_80"] [STAGE ...]``.
+"""Compiles the cuda backend: ``python -m kernels.build_cuda [--out DIR] [--nvcc nvcc] [--archs "90"] [STAGE ...]``.
 
 Each file STAGE.cu of kernels/src/cuda becomes cuzkops_STAGE.fatbin, with machine code for every architecture and PTX
 for those to come. Needs nvcc 13 (the one on PATH, or pip's nvidia-cuda-nvcc) and g++, and no device. Nothing is
@@ -31,11 +31,23 @@ def stages() -> list[str]:
     return sorted(path.stem for path in SOURCE_DIR.glob("cuda/*.cu"))
 
 
+def sources(stage: str) -> list[Path]:
+    """Return the file of a stage and every header that it includes, directly or not, in a fixed order."""
+    found: set[Path] = set()
+    left = [SOURCE_DIR / "cuda" / f"{stage}.cu"]
+    while left:
+        path = left.pop()
+        found.add(path)
+        for name in re.findall(r'^#include "([^"]+)"', path.read_text(encoding="utf-8"), flags=re.MULTILINE):
+            candidates = [folder / name for folder in (path.parent, SOURCE_DIR / "include")]
+            left += [header for header in candidates if header.is_file() and header not in found]
+    return sorted(found)
+
+
 def sources_sha256(stage: str) -> str:
-    """Digest of the names and contents of what a stage may be made of: its file and all headers."""
+    """Digest of the names and contents of ``sources``."""
     digest = hashlib.sha256()
-    headers = [*SOURCE_DIR.glob("cuda/*.cuh"), *SOURCE_DIR.glob("include/*.hpp")]
-    for path in sorted([SOURCE_DIR / "cuda" / f"{stage}.cu", *headers]):
+    for path in sources(stage):
         content = path.read_bytes()
         digest.update(f"{path.relative_to(SOURCE_DIR).as_posix()} {len(content)}\n".encode())
         digest.update(content)
