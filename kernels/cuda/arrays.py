@@ -12,6 +12,7 @@ from kernels.interface import LimbArray
 if TYPE_CHECKING:
     from kernels.cuda.workspace import Workspace
 
+ALIGNMENT_BYTES = 16
 ArrayT = TypeVar("ArrayT", bound=LimbArray)
 
 
@@ -36,6 +37,16 @@ def check_place(workspace: Workspace, *arrays: LimbArray) -> None:
         limbs: Any = array.limbs
         if is_on_device(array) and limbs.device.id != workspace.device.ordinal:
             raise ValueError(f"an array of cuda:{limbs.device.id} in a call on {workspace.device.name}")
+
+
+def check_alignment(*arrays: LimbArray) -> None:
+    """Refuse arrays of the device that its widest loads cannot read: rows of memory that CuPy took always fit.
+
+    Raises:
+        ValueError: One of them starts elsewhere than at a multiple of 16 bytes.
+    """
+    if any(is_on_device(array) and address(array) % ALIGNMENT_BYTES for array in arrays):
+        raise ValueError(f"an array on the device starts at no multiple of {ALIGNMENT_BYTES} bytes: copy it")
 
 
 def checked_result(workspace: Workspace, out: ArrayT | None, kind: type[ArrayT], n: int, like: LimbArray) -> ArrayT:

@@ -13,6 +13,7 @@ from kernels.cuda import msm as sums
 from kernels.cuda import vectors
 from kernels.cuda.arrays import (
     address,
+    check_alignment,
     check_apart,
     check_place,
     check_same_or_apart,
@@ -159,6 +160,7 @@ class CudaBackend:
             check_place(memory, values)
             result = checked_result(memory, out, FrMont, len(values), values)
             check_same_or_apart(result, values)
+            check_alignment(result, values)
             self._elementwise("ntt", memory, timer, work, values, result)
         return result
 
@@ -187,6 +189,7 @@ class CudaBackend:
             check_place(memory, a, b)
             result = checked_result(memory, out, FrMont, len(a), a)
             check_same_or_apart(result, a, b)
+            check_alignment(result, a, b)
             self._elementwise("combine", memory, timer, work, a, b, result)
         return result
 
@@ -215,6 +218,7 @@ class CudaBackend:
             check_place(memory, witness)
             result = checked_result(memory, out, FrMont, matrix.n_rows, witness)
             check_apart(result, witness)
+            check_alignment(result, witness)
             self._elementwise("multiply", memory, timer, work, witness, result)
         return result
 
@@ -237,6 +241,7 @@ class CudaBackend:
             check_place(memory, a, b)
             result = checked_result(memory, out, FrPlain, len(a), a)
             check_apart(result, a, b)
+            check_alignment(result, a, b)
             phases = Phases(timer)
             h_steps.run(memory, self._tables, phases, (a, b), result)
             phases.add_up()

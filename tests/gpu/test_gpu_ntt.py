@@ -114,6 +114,9 @@ def test_wrong_calls_are_sentences(cuda: CudaBackend) -> None:
     for options, match in cases:
         with pytest.raises(ValueError, match=match):
             cuda.ntt(values, **options)
+    memory = cupy().empty(17, dtype=np.uint64)
+    with pytest.raises(ValueError, match="at no multiple of 16 bytes"):
+        cuda.ntt(FrMont(memory[1:].reshape(4, 4)))
     both = limbs([1, 2, 3, 4, 5])
     with pytest.raises(ValueError, match="overlaps"):
         cuda.ntt(FrMont(both[:4]), out=FrMont(both[1:]))
