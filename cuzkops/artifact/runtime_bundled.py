@@ -77,25 +77,17 @@ def build(
     copy_distributions(distributions, site_packages, deadline)
     with resources.as_file(resources.files("cuzkops.artifact") / "boot.py") as boot:
         argv: list[str | Path] = [
-            *(
-                sys.executable,
-                "-m",
-                "PyInstaller",
-                "--noconfirm",
-                "--log-level",
-                "WARN",
-                "--onedir",
-                "--name",
-                "prover",
-            ),
+            *(sys.executable, "-m", "PyInstaller", "--noconfirm", "--onedir", "--name", "prover"),
             *("--distpath", work / "dist", "--workpath", work / "build", "--specpath", work),
             *(f"--hidden-import={name}" for name in stdlib_modules()),
             *(f"--exclude-module={name}" for name in sorted(_LEFT_OUT | {"cuzkops", "kernels", "prover"})),
             *(f"--add-binary={library}:." for library in foreign_libraries(site_packages, deadline)),
             boot,
         ]
-        # the two settings make PyInstaller's archives the same each time; the third keeps its cache to this build
+        # two settings make PyInstaller's archives the same each time, one keeps its cache to this build, and the last
+        # silences it from its first line on, which --log-level does not
         fixed = {"PYTHONHASHSEED": "1", "SOURCE_DATE_EPOCH": "1700000000", "PYINSTALLER_CONFIG_DIR": str(work)}
+        fixed["PYI_LOG_LEVEL"] = "WARN"
         run_command(argv, title="PyInstaller", progress=progress, deadline=deadline, env=os.environ | fixed).check()
     # a layer holds no symbolic links: PyInstaller makes some for libraries with two names
     shutil.copytree(work / "dist" / "prover", runtime, symlinks=False)
