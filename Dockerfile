@@ -48,6 +48,18 @@ WORKDIR /src
 COPY kernels kernels
 RUN python3 -m kernels.build --out /native
 
+# The kernels of a device, for the architectures that GPU_ARCHS names ("80 86 89 90 100 120 compute_80 compute_120" are
+# all; it takes a while): pip's compiler, in a stage of its own, and nothing at all where none is named.
+FROM native AS kernels
+ARG GPU_ARCHS=
+COPY requirements-nvcc.lock ./
+RUN --mount=type=secret,id=ca_bundle --mount=type=secret,id=pip_conf --mount=type=cache,target=/root/.cache/pip \
+    . /registry-env \
+    && if [ -n "$GPU_ARCHS" ]; then \
+         python3 -m venv /opt/nvcc && /opt/nvcc/bin/pip install -q --require-hashes -r requirements-nvcc.lock \
+         && /opt/nvcc/bin/python -m kernels.build_cuda --out /native --archs "$GPU_ARCHS"; \
+       fi
+
 # PyInstaller and what it needs are taken from the other lock, with their hashes.
 FROM python AS environment
 WORKDIR /src
@@ -67,7 +79,7 @@ COPY cuzkops/__init__.py cuzkops/errors.py cuzkops/records.py cuzkops/
 COPY cuzkops/artifact cuzkops/artifact
 COPY kernels kernels
 COPY prover prover
-COPY --from=native /native /native
+COPY --from=kernels /native /native
 ARG GIT_REVISION=
 ARG GIT_DIRTY=false
 RUN --mount=type=cache,id=cuzkops-runtime,target=/var/cache/cuzkops \

@@ -9,7 +9,7 @@ STAMP := $(VENV)/installed-$(shell cat requirements.lock pyproject.toml | cksum 
 # Most tests wait for a process or a connection: more of them at a time than there are CPUs.
 WORKERS ?= 4
 
-.PHONY: demo test test-beside test-alone lint format lock env kernels clean
+.PHONY: demo test test-beside test-alone test-gpu lint format lock env kernels cuda device-bundle clean
 
 demo: env kernels ## build, ship, kill, wait, launch, prove, pull and parse: the whole loop on this machine
 	$(BIN)/cuzkops demo
@@ -48,6 +48,15 @@ $(STAMP):
 kernels: env ## the native library of the host backend (does nothing when it is current)
 	@command -v $(CXX) >/dev/null || { echo "missing: $(CXX) (a C++17 compiler; on Debian: apt install g++)" >&2; exit 1; }
 	$(BIN)/python -m kernels.build --cxx $(CXX)
+
+cuda: env ## the kernels of the cuda backend; GPU_ARCHS="90 compute_80" for some architectures alone
+	$(BIN)/python -m kernels.build_cuda
+
+device-bundle: kernels cuda ## (PEER=peer.so adds the peer) dist/device-bundle: what a bare GPU machine with Python 3.12 and CuPy needs to test and measure
+	$(BIN)/python bench/bundle.py $(if $(PEER),--peer $(PEER))
+
+test-gpu: kernels cuda ## the tests that need an NVIDIA device (and CuPy: pip install -e '.[gpu]')
+	$(BIN)/pytest -m gpu tests/gpu
 
 lock: env ## write both lock files anew, hashes only (needs uv: pip install uv)
 	uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 \

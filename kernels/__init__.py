@@ -14,16 +14,20 @@ if TYPE_CHECKING:
 __all__ = ["backend"]
 
 
-def backend(name: str, *, threads: int | None = None) -> Backend:
+def backend(
+    name: str, *, threads: int | None = None, device: int = 0, memory_limit_bytes: int | None = None
+) -> Backend:
     """Open a backend.
 
     Args:
-        name: ``"host"``: CPU threads of this machine.
-        threads: Threads that one operation uses; None is one for each CPU that this process may run on.
+        name: ``"host"``: CPU threads of this machine. ``"cuda"``: an NVIDIA device, through CuPy.
+        threads: Threads of the host that one operation uses; None is one for each CPU that this process may run on.
+        device: Which CUDA device; the host backend has none.
+        memory_limit_bytes: Most memory of the device that the cuda backend takes; None is what there is.
 
     Raises:
-        kernels.interface.KernelError: There is no such backend, its library is missing or was built from other
-            sources, or ``threads`` is below 1.
+        kernels.interface.KernelError: There is no such backend, its library or kernels are missing or were built from
+            other sources, ``threads`` is below 1, or there is no CuPy or no such device.
     """
     from kernels.interface import KernelError  # noqa: PLC0415 - numpy is loaded only when a backend is wanted
 
@@ -32,5 +36,7 @@ def backend(name: str, *, threads: int | None = None) -> Backend:
 
         return HostBackend(threads)
     if name == "cuda":
-        raise KernelError("the cuda backend is not there yet in this version: use the host backend")
-    raise KernelError(f"there is no backend {name!r}: host is the one of this version")
+        from kernels.cuda.backend import CudaBackend  # noqa: PLC0415 - the same
+
+        return CudaBackend(device, memory_limit_bytes)
+    raise KernelError(f"there is no backend {name!r}: there are host and cuda")

@@ -64,7 +64,7 @@ def build(out: Path = NATIVE_DIR, cxx: str = "g++") -> Path:
     library = out / LIBRARY_NAME
     stamp = library.with_suffix(".stamp")
     digest = sources_sha256()
-    version = _run([compiler, "--version"]).partition("\n")[0]
+    version = run_tool([compiler, "--version"]).partition("\n")[0]
     want = "\n".join([digest, version, *COMPILE_FLAGS, *LINK_FLAGS, ""])
     if library.is_file() and stamp.is_file() and stamp.read_text(encoding="utf-8") == want:
         return library
@@ -85,27 +85,40 @@ def _compile(compiler: str, digest: str, folder: Path) -> Path:
     def one(source: Path) -> str:
         target = str(folder / f"{source.stem}.o")
         defines = [f'-DCUZKOPS_SOURCES_SHA256="{digest}"', f"-ffile-prefix-map={SOURCE_DIR}=src"]
-        _run([compiler, *COMPILE_FLAGS, *defines, f"-I{SOURCE_DIR / 'include'}", "-c", str(source), "-o", target])
+        run_tool([compiler, *COMPILE_FLAGS, *defines, f"-I{SOURCE_DIR / 'include'}", "-c", str(source), "-o", target])
         return target
 
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
         objects = list(pool.map(one, sorted(SOURCE_DIR.glob("host/*.cpp"))))
     library = folder / LIBRARY_NAME
-    _run([compiler, *objects, *LINK_FLAGS, "-o", str(library)])
+    run_tool([compiler, *objects, *LINK_FLAGS, "-o", str(library)])
     return library
 
 
-def _run(command: list[str]) -> str:
+def run_tool(command: list[str], *, timeout_s: float = STEP_TIMEOUT_S, errors: bool = False) -> str:
+    """Run a compiler.
+
+    Args:
+        command: Its words.
+        timeout_s: How long it may take.
+        errors: Return what it writes to standard error, too.
+
+    Returns:
+        What it writes.
+
+    Raises:
+        BuildError: It cannot be started, fails, or takes too long.
+    """
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=STEP_TIMEOUT_S)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout_s)
     except subprocess.TimeoutExpired:
-        raise BuildError(f"gave up after {STEP_TIMEOUT_S} s: {' '.join(command)}") from None
+        raise BuildError(f"gave up after {timeout_s:g} s: {' '.join(command)}") from None
     except OSError as error:
         raise BuildError(f"cannot start {command[0]}: {error.strerror}") from None
     if done.returncode:
         last = "\n".join(done.stderr.strip().splitlines()[-20:])
         raise BuildError(f"status {done.returncode} of: {' '.join(command)}\n{last}")
-    return done.stdout
+    return done.stdout + (done.stderr if errors else "")
 
 
 def main(arguments: list[str] | None = None) -> int:

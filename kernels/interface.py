@@ -46,7 +46,8 @@ class LimbArray:
     """Base of the typed arrays: rows of little-endian 64-bit limbs.
 
     Args:
-        limbs: (n, width) uint64, C-contiguous; not copied.
+        limbs: (n, width) uint64, C-contiguous; not copied. A ``numpy.ndarray``, or for the cuda backend a
+            ``cupy.ndarray`` of the same kind.
 
     Raises:
         ValueError: Another type, shape or memory order. The numbers themselves are not looked at here: readers of
@@ -103,6 +104,7 @@ class G2Affine(LimbArray):
 
 
 PointsT = TypeVar("PointsT", G1Affine, G2Affine)
+ArrayT = TypeVar("ArrayT", bound=LimbArray)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,6 +204,15 @@ class Backend(Protocol):
     @property
     def threads(self) -> int:
         """CPU threads that one operation uses."""
+
+    def put(self, values: ArrayT) -> ArrayT:
+        """Copy values to where this backend computes: on the host the values themselves, else a copy on the device.
+
+        Operations take arrays of both places; their results are where their values are, or in ``out``.
+        """
+
+    def get(self, values: ArrayT) -> ArrayT:
+        """Copy values of ``put`` or of an operation to host memory; values that are there come back as they are."""
 
     def load_bases(self, points: PointsT, table_limit_bytes: int = 0) -> Bases[PointsT]:
         """Hold points for MSMs.

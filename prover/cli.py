@@ -128,6 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     prove.add_argument("public", type=Path, help="public.json to write")
     prove.add_argument("--r1cs", type=Path, help="the circuit: names the first constraint that does not hold")
     prove.add_argument("--threads", type=int, help=_THREADS)
+    prove.add_argument("--backend", choices=("host", "cuda"), default="host", help="CPU threads, or an NVIDIA device")
     prove.set_defaults(run=_prove)
     verify = commands.add_parser("verify", help="verify one proof")
     verify.add_argument("vkey", type=Path, help="verification_key.json")
@@ -196,7 +197,8 @@ def _add_serve(commands: argparse._SubParsersAction[_Parser]) -> None:
 def _prove(options: argparse.Namespace) -> int:
     from prover.commands import prove_files  # noqa: PLC0415 - numpy and the kernels are loaded only to compute
 
-    prove_files(options.zkey, options.wtns, options.proof, options.public, options.threads, r1cs=options.r1cs)
+    files = (options.zkey, options.wtns, options.proof, options.public)
+    prove_files(*files, options.threads, r1cs=options.r1cs, backend_name=options.backend)
     return 0
 
 

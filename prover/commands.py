@@ -38,7 +38,14 @@ if TYPE_CHECKING:
 
 
 def prove_files(
-    zkey: Path, wtns: Path, proof: Path, public: Path, threads: int | None, *, r1cs: Path | None = None
+    zkey: Path,
+    wtns: Path,
+    proof: Path,
+    public: Path,
+    threads: int | None,
+    *,
+    r1cs: Path | None = None,
+    backend_name: str = "host",
 ) -> None:
     """Prove one witness. The proof is verified before anything is written, and both files appear or neither does.
 
@@ -49,6 +56,7 @@ def prove_files(
         public: Where public.json goes; replaced where it exists.
         threads: CPU threads; None is one for each CPU that this process may run on.
         r1cs: The circuit, to name the constraint that a witness does not satisfy; None does without.
+        backend_name: What computes: ``"host"`` or ``"cuda"``.
 
     Raises:
         InputError: An input is wrong, or an output cannot be written there.
@@ -58,7 +66,10 @@ def prove_files(
     """
     inputs = [zkey, wtns, *([r1cs] if r1cs else [])]
     targets = check_outputs(inputs, [proof, public])
-    with _computing(threads, f"prove with {zkey}") as backend, Progress("reading the witness") as progress:
+    with (
+        _computing(threads, f"prove with {zkey}", backend_name) as backend,
+        Progress("reading the witness") as progress,
+    ):
         # Small files first, and headers before arrays: a wrong file is named before the key is loaded.
         witness, header = read_witness(wtns), read_header(zkey)
         check_witness_shape(zkey, header.n_vars, witness)
@@ -169,12 +180,12 @@ def synthetic_files(size: str, folder: Path, threads: int | None) -> None:
 
 
 @contextmanager
-def _computing(threads: int | None, work: str) -> Iterator[Backend]:
-    """Open the host backend, and turn what fails in it into errors of the prover."""
+def _computing(threads: int | None, work: str, name: str = "host") -> Iterator[Backend]:
+    """Open a backend, and turn what fails in it into errors of the prover."""
     if threads is not None and threads < 1:
         raise InputError("threads", f"the number of threads must be at least 1, not {threads}")
     try:
-        yield kernels.backend("host", threads=threads)
+        yield kernels.backend(name, threads=threads)
     except KernelError as error:
         raise ProverError("kernel", str(error)) from error
     except MemoryError:

@@ -86,14 +86,16 @@ class Synthesis:
     """A witness multiplied into the circuit.
 
     Args:
-        witness: n_vars plain elements, the first of them 1.
+        witness: n_vars plain elements, the first of them 1; where the backend computes, as the following.
         a: domain_size values of A, Montgomery.
         b: domain_size values of B, Montgomery.
+        public: w[1..n_public] as decimal strings.
     """
 
     witness: FrPlain
     a: FrMont
     b: FrMont
+    public: list[str]
 
 
 @dataclass(frozen=True)
@@ -238,9 +240,10 @@ def synthesise(key: LoadedKey, witness: Witness) -> Synthesis:
         InputError: The witness has another length than the key's circuit, or does not start with 1.
     """
     check_witness_shape(key.path, key.n_vars, witness)
-    values = witness.values
+    public = [str(fr_value(row)) for row in witness.values.limbs[1 : key.n_public + 1]]
+    values = key.backend.put(witness.values)
     a, b = (key.backend.multiply(matrix, values) for matrix in (key.matrix_a, key.matrix_b))
-    return Synthesis(values, a, b)
+    return Synthesis(values, a, b, public)
 
 
 def prove_on_device(key: LoadedKey, synthesis: Synthesis) -> DeviceParts:
@@ -269,8 +272,8 @@ def prove_on_device(key: LoadedKey, synthesis: Synthesis) -> DeviceParts:
         b_g2_msm_ns=sum(b_g2_ns.values()),
         total_ns=time.monotonic_ns() - start_ns,
     )
-    public = [str(fr_value(row)) for row in witness.limbs[1 : key.n_public + 1]]
-    return DeviceParts(a, b1, b2, c, h, public, durations)
+    a, b1, c, h = (backend.get(point) for point in (a, b1, c, h))
+    return DeviceParts(a, b1, backend.get(b2), c, h, synthesis.public, durations)
 
 
 def finalise(key: LoadedKey, parts: DeviceParts) -> MadeProof:

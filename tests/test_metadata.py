@@ -44,7 +44,7 @@ def test_extras_are_the_documented_ones() -> None:
     assert names(extras["build"]) == {"pyinstaller"}
 
 
-@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-prover.lock"])
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-prover.lock", "requirements-nvcc.lock"])
 def test_locks_hold_hashes_and_no_addresses(lock: str) -> None:
     text = (ROOT / lock).read_text()
     assert "://" not in text

@@ -100,18 +100,20 @@ def _ignored(_folder: str, names: list[str]) -> set[str]:
 def build_native(
     project: Path, folder: Path, ready: Path | None, progress: Callable[[str], None], deadline: float
 ) -> None:
-    """Make the native layer: the host library in ``native``.
+    """Make the native layer: the host library in ``native``, and the kernels of a device where they were compiled.
 
     Args:
         project: The source tree; the library is compiled in it, which does nothing where it is current.
         folder: Existing folder of the layer.
-        ready: A library that was compiled before, or None to compile it.
+        ready: A library that was compiled before, or None to compile it. The fatbins beside such a library are taken,
+            too: they were compiled with it.
         progress: Called with the compiler's lines.
         deadline: On the clock of ``time.monotonic``, in seconds.
 
     Raises:
         OpsError: It does not compile, or no library came of it.
     """
+    fatbins = sorted(ready.parent.glob("cuzkops_*.fatbin")) if ready else []
     if ready is None:
         argv = [sys.executable, "-m", "kernels.build"]
         ended = run_command(argv, title="the native build", progress=progress, deadline=deadline, cwd=project).check()
@@ -120,3 +122,5 @@ def build_native(
         raise OpsError("no-library", f"the native build left no library: {ready} is not a file")
     (folder / "native").mkdir()
     shutil.copy(ready, folder / "native" / LIBRARY)
+    for fatbin in fatbins:
+        shutil.copy(fatbin, folder / "native")

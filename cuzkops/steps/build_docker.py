@@ -65,11 +65,13 @@ _KNOWN = (
 
 
 def docker_argv(docker: str, project: Path, base_image: str | None, out: Path) -> list[str | Path]:
-    """The whole command; a secret is named only where its file exists."""
+    """The whole command; a secret is named only where its file exists. $GPU_ARCHS names architectures for kernels."""
     tree = revision(project)
     arguments = {"GIT_REVISION": tree.git, "GIT_DIRTY": str(tree.dirty).lower()}
     if base_image:
         arguments["BASE_IMAGE"] = base_image
+    if os.environ.get("GPU_ARCHS"):
+        arguments["GPU_ARCHS"] = os.environ["GPU_ARCHS"]
     return [
         *(docker, "build", "--progress=plain", "--target", "artifact"),
         *(word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")),

@@ -43,7 +43,7 @@ _FUNCTIONS: dict[str, list[Any]] = {
     "cuzkops_bucket_sums_g1": [_leaf, _pointer, _pointer, _size, _size, _int, _pointer],
     "cuzkops_bucket_sums_g2": [_leaf, _pointer, _pointer, _size, _size, _int, _pointer],
 }
-LEAVES = {"portable64": 0, "adx64": 1, "carry32": 2}  # kernels/src/host/abi.hpp: enum LeafNumber
+LEAVES = {"portable64": 0, "adx64": 1, "carry32": 2, "carry32-loose": 3}  # kernels/src/host/abi.hpp: enum LeafNumber
 _FAILURES = {
     1: "there is not enough memory for this operation",
     3: "the host library refuses these arguments",
@@ -102,11 +102,15 @@ class HostLibrary:
             raise KernelError(f"{name}: {_FAILURES.get(status, f'failed with status {status}')}")
 
 
-def library_path() -> Path:
-    """Where the library is.
+def library_path(name: str = LIBRARY_NAME, how: str = _HOW) -> Path:
+    """Where a compiled file is.
 
     The folder that $CUZKOPS_NATIVE_DIR names and no other, where it is set; else ``native`` beside the folder that
     holds this package (a shipped release: ``app/kernels`` and ``native``); else ``kernels/_native`` (a source tree).
+
+    Args:
+        name: The library, or a fatbin of the cuda backend.
+        how: How to make it, for the message.
 
     Raises:
         KernelError: It is in none of them.
@@ -114,10 +118,10 @@ def library_path() -> Path:
     named = os.environ.get(NATIVE_DIR_VARIABLE)
     folders = [Path(named)] if named else [_PACKAGE.parent.parent / "native", _OWN_NATIVE]
     for folder in folders:
-        if (folder / LIBRARY_NAME).is_file():
-            return folder / LIBRARY_NAME
+        if (folder / name).is_file():
+            return folder / name
     looked = " nor in ".join(str(folder) for folder in folders)
-    raise KernelError(f"{LIBRARY_NAME} is not in {looked}: {_HOW}")
+    raise KernelError(f"{name} is not in {looked}: {how}")
 
 
 @cache

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from cuzkops.artifact.source import build_native
 from cuzkops.errors import OpsError, TimeoutExpired, UsageError
 from cuzkops.steps import build as step
 from cuzkops.steps.build import Artifact, BuildRequest, build, load_artifact
@@ -137,6 +138,7 @@ def test_docker_command_word_by_word(no_settings: Path, monkeypatch: pytest.Monk
     bundle.write_text("x")
     monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
     monkeypatch.setenv("PIP_CONFIG_FILE", str(bundle))
+    monkeypatch.delenv("GPU_ARCHS", raising=False)
     (no_settings / "pyproject.toml").write_text('[project]\nversion = "1"\n')
     assert docker_argv("docker", no_settings, "my-base:1", Path("/out")) == [
         *("docker", "build", "--progress=plain", "--target", "artifact"),
@@ -144,6 +146,18 @@ def test_docker_command_word_by_word(no_settings: Path, monkeypatch: pytest.Monk
         *("--secret", f"id=ca_bundle,src={bundle}", "--secret", f"id=pip_conf,src={bundle}"),
         *("-o", "type=local,dest=/out", no_settings),
     ]
+    monkeypatch.setenv("GPU_ARCHS", "90 compute_80")
+    assert "GPU_ARCHS=90 compute_80" in docker_argv("docker", no_settings, None, Path("/out"))
+
+
+def test_kernels_of_a_device_travel_with_a_library_that_was_compiled_before(tmp_path: Path) -> None:
+    made, layer = tmp_path / "made", tmp_path / "layer"
+    made.mkdir()
+    layer.mkdir()
+    for name in ("libcuzkops_host.so", "cuzkops_ntt.fatbin", "cuzkops_ntt.stamp", "other.fatbin"):
+        (made / name).write_bytes(b"x")
+    build_native(tmp_path, layer, made / "libcuzkops_host.so", lambda _: None, float("inf"))
+    assert sorted(path.name for path in (layer / "native").iterdir()) == ["cuzkops_ntt.fatbin", "libcuzkops_host.so"]
 
 
 @pytest.mark.parametrize(

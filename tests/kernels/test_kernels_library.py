@@ -78,8 +78,6 @@ def test_backends(library: HostLibrary) -> None:
     assert kernels.backend("host", threads=3).threads == 3
     with pytest.raises(KernelError, match="at least 1 thread, not 0"):
         kernels.backend("host", threads=0)
-    with pytest.raises(KernelError, match="cuda backend is not there yet"):
-        kernels.backend("cuda")
     with pytest.raises(KernelError, match="there is no backend 'tpu'"):
         kernels.backend("tpu")
 

@@ -63,7 +63,8 @@ int points(int operation, const std::uint64_t* a, const std::uint64_t* b, std::s
 
 // With any leaf, the device's included.
 template <class Body> int with_any_leaf(int leaf, Body body) {
-    return leaf == CARRY32 ? guarded([&] { return body(Carry32{}); }) : with_leaf(leaf, body);
+    if (leaf == CARRY32) return guarded([&] { return body(Carry32{}); });
+    return leaf == CARRY32_LOOSE ? guarded([&] { return body(Carry32Loose{}); }) : with_leaf(leaf, body);
 }
 
 } // namespace

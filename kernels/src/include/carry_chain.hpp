@@ -62,6 +62,18 @@ struct CarryChain {
         asm volatile("madc.hi.cc.u32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(c));
         return out;
     }
+    CUZKOPS_FN std::uint32_t madc_hi(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+        std::uint32_t out;
+        asm volatile("madc.hi.u32 %0, %1, %2, %3;" : "=r"(out) : "r"(a), "r"(b), "r"(c));
+        return out;
+    }
+    // ~a in a form that ptxas does not see through: it turns products with a negated word into separate low and high
+    // halves, which cost half as much again as one wide product.
+    CUZKOPS_FN std::uint32_t inverted(std::uint32_t a) {
+        std::uint32_t out;
+        asm volatile("not.b32 %0, %1;" : "=r"(out) : "r"(a));
+        return out;
+    }
 };
 
 #else
@@ -86,6 +98,10 @@ public:
     CUZKOPS_FN std::uint32_t madc_hi_cc(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
         return sum(high(a, b), c, flag_);
     }
+    CUZKOPS_FN std::uint32_t madc_hi(std::uint32_t a, std::uint32_t b, std::uint32_t c) const {
+        return high(a, b) + c + flag_;
+    }
+    CUZKOPS_FN std::uint32_t inverted(std::uint32_t a) const { return ~a; }
 
 private:
     std::uint32_t flag_ = 0; // carry of the last addition, borrow of the last subtraction

@@ -15,7 +15,7 @@ struct SignedDivision {
 
 // Of a value below 2^254 by z^2, z^2 / 2 at most in the remainder. The estimate of the quotient (Barrett, 1986) is at
 // most 2 too small.
-inline SignedDivision divide_by_z2(const std::uint64_t* value) {
+CUZKOPS_FN inline SignedDivision divide_by_z2(const std::uint64_t* value) {
     const u128 divisor = static_cast<u128>(Constants::z2(1)) << 64 | Constants::z2(0);
     const std::uint64_t high[2] = {value[1] >> 63 | value[2] << 1, value[2] >> 63 | value[3] << 1}; // value >> 127
     const std::uint64_t factor[2] = {Constants::z2_barrett(0), Constants::z2_barrett(1)};
@@ -50,29 +50,32 @@ inline SignedDivision divide_by_z2(const std::uint64_t* value) {
     return {static_cast<i128>(quotient), static_cast<i128>(remainder)};
 }
 
-// Of a value in (-2^127, 2^127) by |z|.
-inline SignedDivision divide_by_z(i128 value) {
+// Of a value in (-2^127, 2^127) by |z|. In words of 64 bits: nvcc 13.0 crashes over the same in 128-bit arithmetic.
+CUZKOPS_FN inline SignedDivision divide_by_z(i128 value) {
     const bool negative = value < 0;
     const u128 magnitude = negative ? static_cast<u128>(-value) : static_cast<u128>(value);
     const std::uint64_t high = static_cast<std::uint64_t>(magnitude >> 63);
-    u128 quotient = static_cast<std::uint64_t>(static_cast<u128>(high) * Constants::Z_BARRETT >> 64);
-    u128 remainder = magnitude - quotient * Constants::Z;
-    while (remainder >= Constants::Z) {
-        remainder -= Constants::Z;
+    std::uint64_t quotient = static_cast<std::uint64_t>(static_cast<u128>(high) * Constants::Z_BARRETT >> 64);
+    const u128 product = static_cast<u128>(quotient) * Constants::Z;
+    std::uint64_t low = static_cast<std::uint64_t>(magnitude) - static_cast<std::uint64_t>(product);
+    std::uint64_t above = static_cast<std::uint64_t>(magnitude >> 64) - static_cast<std::uint64_t>(product >> 64) -
+                          (static_cast<std::uint64_t>(magnitude) < static_cast<std::uint64_t>(product));
+    while (above != 0 || low >= Constants::Z) { // the estimate is at most 2 too small
+        above -= low < Constants::Z;
+        low -= Constants::Z;
         quotient++;
     }
-    i128 q = static_cast<i128>(quotient), rest = static_cast<i128>(remainder);
-    if (rest > static_cast<i128>(Constants::Z / 2)) {
-        q++;
-        rest -= static_cast<i128>(Constants::Z);
-    }
-    return negative ? SignedDivision{-q, -rest} : SignedDivision{q, rest};
+    const bool up = low > Constants::Z / 2;
+    const std::int64_t rest = static_cast<std::int64_t>(up ? low - Constants::Z : low);
+    quotient += up;
+    const i128 sum = static_cast<i128>(quotient);
+    return {negative ? -sum : sum, static_cast<i128>(negative ? -rest : rest)};
 }
 
 // scalar mod r as a number in [-r/2, r/2]: its magnitude, and whether it is negative. Any 4 limbs are taken.
-inline bool centre(std::uint64_t* magnitude, const std::uint64_t* scalar) {
-    const std::uint64_t* r = FrModulus::words();
-    std::uint64_t other[4];
+CUZKOPS_FN inline bool centre(std::uint64_t* magnitude, const std::uint64_t* scalar) {
+    std::uint64_t r[4], other[4];
+    for (int j = 0; j < 4; j++) r[j] = FrModulus::modulus(j);
     for (int j = 0; j < 4; j++) magnitude[j] = scalar[j];
     while (sub_limbs<4>(other, magnitude, r) == 0) // twice at most: 2^256 < 3 r
         for (int j = 0; j < 4; j++) magnitude[j] = other[j];
@@ -93,14 +96,14 @@ template <class M, class L> struct Endomorphism<Field<M, L>> {
     static constexpr int IMAGES = 2;
     static constexpr unsigned BITS = 128;
 
-    static void split(i128* k, const std::uint64_t* scalar) {
+    CUZKOPS_FN static void split(i128* k, const std::uint64_t* scalar) {
         std::uint64_t magnitude[4];
         const bool negative = centre(magnitude, scalar);
         const SignedDivision by_z2 = divide_by_z2(magnitude);
         k[0] = negative ? -by_z2.remainder : by_z2.remainder;
         k[1] = negative ? -by_z2.quotient : by_z2.quotient;
     }
-    static Affine<F> image(const Affine<F>& p, int) { return {p.x * F::constant(Constants::g1_beta), p.y.negated()}; }
+    CUZKOPS_FN static Affine<F> image(const Affine<F>& p, int) { return {p.x * F::constant(Constants::g1_beta), p.y.negated()}; }
 };
 
 // G2: P, |z| P, z^2 P and |z|^3 P. Cost of the images: 10M of Fp and 1M of Fp2.
@@ -109,7 +112,7 @@ template <class Fp> struct Endomorphism<Fp2<Fp>> {
     static constexpr int IMAGES = 4;
     static constexpr unsigned BITS = 64;
 
-    static void split(i128* k, const std::uint64_t* scalar) {
+    CUZKOPS_FN static void split(i128* k, const std::uint64_t* scalar) {
         i128 halves[2];
         Endomorphism<Fp>::split(halves, scalar);
         for (int i = 0; i < 2; i++) {
@@ -119,7 +122,7 @@ template <class Fp> struct Endomorphism<Fp2<Fp>> {
         }
     }
     // number: 1, 2 or 3
-    static Affine<F> image(const Affine<F>& p, int number) {
+    CUZKOPS_FN static Affine<F> image(const Affine<F>& p, int number) {
         Affine<F> out = p;
         if (number & 1) { // |z| (x, y) = (conj(x) cx, conj(y) cy), and cx is a multiple of u
             const Fp cx = Fp::constant(Constants::psi_x_c1);

@@ -1,6 +1,6 @@
 // Modular inverses by division steps: Bernstein, Yang, "Fast constant-time gcd computation and modular inversion", 2019,
 // https://gcd.cr.yp.to/papers.html, with 62 steps at a time on the low words. Not in constant time: it takes fewer
-// steps where it can. Host only.
+// steps where it can.
 #pragma once
 #include <cstdint>
 
@@ -22,12 +22,28 @@ template <int N> struct Limbs62 {
 
 inline constexpr std::uint64_t MASK62 = (std::uint64_t{1} << 62) - 1;
 
+struct Limbs64 {
+    const std::uint64_t* limb;
+    CUZKOPS_FN std::uint64_t operator()(int i) const { return limb[i]; }
+};
+template <class M> struct ModulusLimbs {
+    CUZKOPS_FN std::uint64_t operator()(int i) const { return M::modulus(i); }
+};
+
+CUZKOPS_FN inline int trailing_zeros(std::uint64_t x) { // x is not 0
+#ifdef __CUDA_ARCH__
+    return __ffsll(static_cast<long long>(x)) - 1;
+#else
+    return __builtin_ctzll(x);
+#endif
+}
+
 // Runs 62 steps on the low bits of f (odd) and g. eta is minus the paper's delta.
-inline std::int64_t divsteps62(std::int64_t eta, std::uint64_t f, std::uint64_t g, DivstepMatrix& t) {
+CUZKOPS_FN inline std::int64_t divsteps62(std::int64_t eta, std::uint64_t f, std::uint64_t g, DivstepMatrix& t) {
     std::uint64_t u = 1, v = 0, q = 0, r = 1;
     int left = 62;
     for (;;) {
-        const int zeros = __builtin_ctzll(g | ~std::uint64_t{0} << left); // halvings of an even g
+        const int zeros = trailing_zeros(g | ~std::uint64_t{0} << left); // halvings of an even g
         g >>= zeros;
         u <<= zeros;
         v <<= zeros;
@@ -55,7 +71,7 @@ inline std::int64_t divsteps62(std::int64_t eta, std::uint64_t f, std::uint64_t 
 }
 
 // (f, g) = t (f, g) / 2^62, which is exact.
-template <int N> void update_fg(Limbs62<N>& f, Limbs62<N>& g, const DivstepMatrix& t) {
+template <int N> CUZKOPS_FN void update_fg(Limbs62<N>& f, Limbs62<N>& g, const DivstepMatrix& t) {
     i128 cf = static_cast<i128>(t.u) * f.limb[0] + static_cast<i128>(t.v) * g.limb[0];
     i128 cg = static_cast<i128>(t.q) * f.limb[0] + static_cast<i128>(t.r) * g.limb[0];
     cf >>= 62;
@@ -74,7 +90,7 @@ template <int N> void update_fg(Limbs62<N>& f, Limbs62<N>& g, const DivstepMatri
 
 // (d, e) = t (d, e) / 2^62 modulo the modulus; d and e stay in (-2 modulus, modulus).
 template <int N>
-void update_de(Limbs62<N>& d, Limbs62<N>& e, const DivstepMatrix& t, const Limbs62<N>& modulus, std::uint64_t inverse62) {
+CUZKOPS_FN void update_de(Limbs62<N>& d, Limbs62<N>& e, const DivstepMatrix& t, const Limbs62<N>& modulus, std::uint64_t inverse62) {
     const std::int64_t sd = d.limb[N - 1] >> 63, se = e.limb[N - 1] >> 63; // add the modulus to what is negative
     std::int64_t md = (t.u & sd) + (t.v & se), me = (t.q & sd) + (t.r & se);
     i128 cd = static_cast<i128>(t.u) * d.limb[0] + static_cast<i128>(t.v) * e.limb[0];
@@ -98,7 +114,7 @@ void update_de(Limbs62<N>& d, Limbs62<N>& e, const DivstepMatrix& t, const Limbs
     e.limb[N - 1] = static_cast<std::int64_t>(ce);
 }
 
-template <int N, class Words> Limbs62<N> to_limbs62(Words words, int n_words) {
+template <int N, class Words> CUZKOPS_FN Limbs62<N> to_limbs62(Words words, int n_words) {
     Limbs62<N> out = {};
     for (int i = 0; i < N; i++) {
         const int word = 62 * i / 64, shift = 62 * i % 64;
@@ -111,7 +127,7 @@ template <int N, class Words> Limbs62<N> to_limbs62(Words words, int n_words) {
 }
 
 // d = d times sign, plus the modulus until it is in [0, modulus); d in (-2 modulus, modulus).
-template <int N> void normalise62(Limbs62<N>& d, std::int64_t sign, const Limbs62<N>& modulus) {
+template <int N> CUZKOPS_FN void normalise62(Limbs62<N>& d, std::int64_t sign, const Limbs62<N>& modulus) {
     for (int pass = 0; pass < 3; pass++) {
         const std::int64_t add = d.limb[N - 1] >> 63; // all ones where d is negative
         const std::int64_t flip = pass == 1 ? sign >> 63 : 0;
@@ -126,10 +142,10 @@ template <int N> void normalise62(Limbs62<N>& d, std::int64_t sign, const Limbs6
 }
 
 // out = 1 / x mod the modulus of x as a plain number; 0 for 0.
-template <class M> void invert_by_divsteps(std::uint64_t* out, const std::uint64_t* x) {
+template <class M> CUZKOPS_FN void invert_by_divsteps(std::uint64_t* out, const std::uint64_t* x) {
     constexpr int N = (64 * M::N + 2 + 61) / 62; // room for a sign and for twice the modulus
-    const Limbs62<N> modulus = to_limbs62<N>(M::modulus, M::N);
-    Limbs62<N> f = modulus, g = to_limbs62<N>([x](int i) { return x[i]; }, M::N), d = {}, e = {};
+    const Limbs62<N> modulus = to_limbs62<N>(ModulusLimbs<M>{}, M::N);
+    Limbs62<N> f = modulus, g = to_limbs62<N>(Limbs64{x}, M::N), d = {}, e = {};
     e.limb[0] = 1;
     const std::uint64_t inverse62 = (0 - M::INV) & MASK62;
     std::int64_t eta = -1;

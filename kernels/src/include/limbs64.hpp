@@ -55,7 +55,7 @@ struct Portable64 {
     // needed where the modulus' top limb is below 2^63 - 1 (ConsenSys, "Faster big-integer modular multiplication",
     // 2020). Cost: 2 N^2 + N products of limbs. Not inlined: a call costs little beside it.
     template <class M>
-    __attribute__((noinline)) CUZKOPS_FN static void mul(std::uint64_t* out, const std::uint64_t* a,
+    CUZKOPS_BIG_FN static void mul(std::uint64_t* out, const std::uint64_t* a,
                                                          const std::uint64_t* b) {
         constexpr int N = M::N;
         static_assert(M::modulus(N - 1) < 0x7fffffffffffffffull, "the short form of the product needs a free top bit");
@@ -82,7 +82,7 @@ struct Portable64 {
 
     // out = a b, all 2 N limbs, for any a and b of N limbs; out is other memory than both. N^2 products of limbs.
     template <class M>
-    __attribute__((noinline)) CUZKOPS_FN static void multiply_wide(std::uint64_t* out, const std::uint64_t* a,
+    CUZKOPS_BIG_FN static void multiply_wide(std::uint64_t* out, const std::uint64_t* a,
                                                                    const std::uint64_t* b) {
         constexpr int N = M::N;
         for (int j = 0; j < N; j++) out[j] = 0;
@@ -106,7 +106,7 @@ struct Portable64 {
 
     // out = wide / 2^(64 N) mod the modulus, for wide of 2 N limbs below modulus 2^(64 N). N^2 + N products of limbs.
     template <class M>
-    __attribute__((noinline)) CUZKOPS_FN static void reduce(std::uint64_t* out, const std::uint64_t* wide) {
+    CUZKOPS_BIG_FN static void reduce(std::uint64_t* out, const std::uint64_t* wide) {
         constexpr int N = M::N;
         std::uint64_t t[N];
         for (int j = 0; j < N; j++) t[j] = wide[j];

@@ -6,3 +6,27 @@
 #else
 #define CUZKOPS_FN
 #endif
+
+// The big functions: inlined on the device, where an argument by reference would live in memory instead of registers;
+// called on the host, where a call costs little beside them. Loops over limbs must be unrolled on the device, because
+// registers cannot be indexed; g++ decides for itself. ROLLED keeps a loop that is there to make the code smaller.
+//
+// RARE: never inlined, for branches that are hardly ever taken; arguments go by value, so that only the copies need memory.
+#ifdef __CUDACC__
+#define CUZKOPS_RARE_FN __host__ __device__ __noinline__
+#else
+#define CUZKOPS_RARE_FN __attribute__((noinline))
+#endif
+#ifdef __CUDA_ARCH__
+#define CUZKOPS_BIG_FN __host__ __device__ __forceinline__
+#define CUZKOPS_UNROLL _Pragma("unroll")
+#define CUZKOPS_ROLLED _Pragma("unroll 1")
+#elif defined(__CUDACC__)
+#define CUZKOPS_BIG_FN __host__ __device__
+#define CUZKOPS_UNROLL
+#define CUZKOPS_ROLLED
+#else
+#define CUZKOPS_BIG_FN __attribute__((noinline))
+#define CUZKOPS_UNROLL
+#define CUZKOPS_ROLLED
+#endif

@@ -1,0 +1,124 @@
+"""Rows of bench/device.py, and how they are measured."""
+
+from __future__ import annotations
+
+import ctypes
+import statistics
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import cupy as cp
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+LEAD_BYTES = 1 << 30  # a quarter of a millisecond to clear
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table; a ratio above 1 means that ours is better."""
+
+    work: str
+    log2_n: int
+    unit: str
+    ours: float
+    peer: float | None
+    better: str
+    ratio: float | None
+    goal: float
+    floor: float
+    reason: str
+
+    @property
+    def is_below_floor(self) -> bool:
+        """Whether the row is worse than its floor; a row whose peer is missing is not."""
+        if self.ratio is not None:
+            return self.ratio < self.floor
+        return self.unit != "ms" and self.ours > self.floor
+
+    def line(self) -> str:
+        """Write the row as a line of the table."""
+        peer = "" if self.peer is None else f"  peer {self.peer:9.4f}  ratio {self.ratio:5.2f}"
+        aim = f"  goal {self.goal:g}, floor {self.floor:g}"
+        return f"{self.work:34} 2^{self.log2_n:<2} {self.ours:10.4f} {self.unit:3}{peer}{aim}  {self.reason}"
+
+
+class Bench:
+    """What rows are measured with.
+
+    Args:
+        backend: The cuda backend.
+        peer: Path of the adapter, or None.
+        rounds: Measurements, of which the median counts.
+        largest: log2 of the largest size.
+    """
+
+    def __init__(self, backend: Any, peer: Path | None, rounds: int, largest: int) -> None:
+        self.backend = backend
+        self.peer = ctypes.CDLL(str(peer.resolve())) if peer else None
+        self.rounds = rounds
+        self.largest = largest
+        self.lead = cp.empty(LEAD_BYTES, dtype=np.uint8)
+        self._rng = np.random.default_rng(1)
+
+    def random(self, n: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
+        """Make n random elements below r."""
+        out = self._rng.integers(0, 2**64, (n, 4), dtype=np.uint64)
+        out[:, 3] %= np.uint64(0x73EDA753299D7D48)
+        return out
+
+    def on_device(self, n: int) -> Any:
+        """Put n elements on the device: 2^20 random ones, repeated."""
+        part = cp.asarray(self.random(min(n, 1 << 20)))
+        return cp.tile(part, (n // len(part), 1))
+
+    def events_ms(self, call: Callable[[], object]) -> float:
+        """Median time of a call by CUDA events, after two that do not count.
+
+        The device is busy when the call starts, so that it does not wait for Python: that is a row of its own.
+        """
+        times = []
+        for i in range(self.rounds + 2):
+            start, end = cp.cuda.Event(), cp.cuda.Event()
+            cp.cuda.runtime.memsetAsync(self.lead.data.ptr, 0, self.lead.nbytes, cp.cuda.get_current_stream().ptr)
+            start.record()
+            call()
+            end.record()
+            end.synchronize()
+            if i >= 2:
+                times.append(cp.cuda.get_elapsed_time(start, end))
+        return float(statistics.median(times))
+
+    def wall_ms(self, call: Callable[[], object]) -> float:
+        """Median time of a call by the clock, the wait for the device included, after two that do not count."""
+        times = []
+        for i in range(self.rounds + 2):
+            cp.cuda.runtime.deviceSynchronize()
+            start = time.perf_counter()
+            call()
+            cp.cuda.runtime.deviceSynchronize()
+            if i >= 2:
+                times.append((time.perf_counter() - start) * 1e3)
+        return float(statistics.median(times))
+
+    def peer_ms(self, function: str, *arguments: Any) -> float | None:
+        """Median of what a function of the adapter measures; None without one, or where it fails."""
+        if self.peer is None:
+            return None
+        times = (ctypes.c_float * (self.rounds + 2))()
+        arguments = (*arguments[:-1], self.rounds + 2, times, *([arguments[-1]] if arguments[-1] is not None else []))
+        if getattr(self.peer, function)(*arguments):
+            return None
+        return float(statistics.median(list(times)[2:]))
+
+
+def compared(work: str, log2_n: int, ours: float, peer: float | None, *, goal: float, floor: float) -> Row:
+    """Make a row of times in milliseconds."""
+    ratio = None if peer is None else round(peer / ours, 3)
+    reason = "below the goal" if ratio is not None and ratio < goal else ""
+    return Row(work, log2_n, "ms", round(ours, 4), peer and round(peer, 4), "lower", ratio, goal, floor, reason)

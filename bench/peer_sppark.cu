@@ -1,0 +1,67 @@
+// An adapter to supranational/sppark for bench/device.py: its transforms and MSMs on data that are on the device, each
+// timed by CUDA events or by the clock around the whole call. Built beside the project, never shipped:
+//   nvcc -O3 -std=c++17 -arch=sm_90 -shared -Xcompiler -fPIC -DFEATURE_BLS12_381 -D__ADX__ -I SPPARK -I BLST/src
+//     bench/peer_sppark.cu SPPARK/util/all_gpus.cpp BLST/src/server.c BLST/build/assembly.S -o peer.so
+#include <chrono>
+#include <cuda.h>
+
+#include <ff/bls12-381.hpp>
+#include <ntt/ntt.cuh>
+
+#include <ec/jacobian_t.hpp>
+#include <ec/xyzz_t.hpp>
+
+typedef jacobian_t<fp_t> point_t;
+typedef xyzz_t<fp_t> bucket_t;
+typedef bucket_t::affine_t affine_t;
+typedef fr_t scalar_t;
+
+#include <msm/pippenger.cuh>
+
+#ifndef __CUDA_ARCH__
+// order: 0 NN, 1 NR, 2 RN. Transforms 2^log2_n elements in place and says how many milliseconds each of the rounds took.
+// Before each the device clears lead_bytes at lead, so that the launches do not wait for this thread.
+extern "C" int peer_ntt(void* values, unsigned log2_n, int order, int inverse, int coset, void* lead, size_t lead_bytes,
+                        int rounds, float* ms) {
+    const NTT::InputOutputOrder orders[] = {NTT::InputOutputOrder::NN, NTT::InputOutputOrder::NR,
+                                            NTT::InputOutputOrder::RN};
+    cudaEvent_t start, end;
+    cudaEventCreate(&start);
+    cudaEventCreate(&end);
+    try {
+        auto& gpu = select_gpu(0);
+        stream_t& stream = gpu;
+        for (int i = 0; i < rounds; i++) {
+            cudaMemsetAsync(lead, 0, lead_bytes, stream);
+            cudaEventRecord(start, stream);
+            NTT::Base_dev_ptr(stream, static_cast<fr_t*>(values), log2_n, orders[order],
+                              inverse ? NTT::Direction::inverse : NTT::Direction::forward,
+                              coset ? NTT::Type::coset : NTT::Type::standard);
+            cudaEventRecord(end, stream);
+            cudaEventSynchronize(end);
+            cudaEventElapsedTime(ms + i, start, end);
+        }
+    } catch (const cuda_error& error) {
+        return error.code();
+    }
+    return cudaGetLastError();
+}
+
+// Points and plain scalars on the device; out: three coordinates of 48 bytes on the host.
+extern "C" int peer_msm_g1(const void* points, const void* scalars, size_t n, int rounds, float* ms, void* out) {
+    try {
+        const affine_t* bases = static_cast<const affine_t*>(points);
+        for (int i = 0; i < rounds; i++) {
+            const auto start = std::chrono::steady_clock::now();
+            msm_t<bucket_t, point_t, affine_t, scalar_t> msm{nullptr, n};
+            const RustError error = msm.invoke(*static_cast<point_t*>(out), slice_t<affine_t>{bases, n},
+                                               static_cast<const scalar_t*>(scalars), false);
+            if (error.code) return error.code;
+            ms[i] = std::chrono::duration<float, std::milli>(std::chrono::steady_clock::now() - start).count();
+        }
+    } catch (const cuda_error& error) {
+        return error.code();
+    }
+    return 0;
+}
+#endif

@@ -1,0 +1,1 @@
+"""The cuda backend: one NVIDIA device, driven through CuPy."""

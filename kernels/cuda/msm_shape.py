@@ -1,0 +1,154 @@
+"""How a multi-scalar multiplication is cut: windows, tables, buckets, threads. Plain numbers, no device needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kernels.interface import Group
+
+MAX_RECORDS = 2**31  # an entry is a sign and 31 bits that select an image of a record
+MAX_ENTRIES = 2**32 - 1  # places of entries are 32-bit numbers
+MIN_WINDOW_BITS, MAX_WINDOW_BITS = 3, 22
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What the shape of an MSM depends on in each group; times of an NVIDIA H200, docs/decisions/0002-msm.md.
+
+    Args:
+        images: Parts of a scalar, and multiples of a base by the endomorphism.
+        scalar_bits: Bits of a part, its sign included.
+        coordinate_bytes: One coordinate.
+        record_bytes: A base with its images.
+        entry_s: Seconds for an entry: its sorting, and an affine point added to a bucket, all multiprocessors at work.
+        bucket_s: Seconds for the two sums that a bucket takes part in.
+        bit_s: Seconds for the chains of additions that each bit of a digit makes longer.
+        doubling_s: Seconds for a doubling in the last, serial stage.
+        piece_s: Seconds for each piece that a bucket comes in.
+        threads_per_multiprocessor: That are resident in the accumulation.
+    """
+
+    images: int
+    scalar_bits: int
+    coordinate_bytes: int
+    record_bytes: int
+    entry_s: float
+    bucket_s: float
+    bit_s: float
+    doubling_s: float
+    piece_s: float
+    threads_per_multiprocessor: int
+
+
+CURVES: dict[Group, Curve] = {
+    "g1": Curve(2, 128, 48, 144, 4.3e-10, 1.06e-9, 3e-5, 3.9e-6, 2e-5, 384),
+    "g2": Curve(4, 64, 96, 768, 1.38e-9, 3.0e-9, 5.5e-5, 8e-6, 5e-5, 256),
+}
+TYPICAL_SEGMENTS, SHORTEST_SEGMENT = 100_000, 8  # of the accumulation; shorter segments cost more pieces than they save
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The cut of one MSM: see kernels/src/cuda/msm_shape.cuh.
+
+    Args:
+        group: Of the bases.
+        n_points: Bases and scalars.
+        window_bits: Bits of a digit.
+        tables: Multiples of each base that are held, the base itself included.
+    """
+
+    group: Group
+    n_points: int
+    window_bits: int
+    tables: int
+
+    @property
+    def curve(self) -> Curve:
+        """Constants of the group."""
+        return CURVES[self.group]
+
+    @property
+    def windows(self) -> int:
+        """Digits of a part of a scalar."""
+        return -(-self.curve.scalar_bits // self.window_bits)
+
+    @property
+    def modules(self) -> int:
+        """Sets of buckets: windows that have no table of their own."""
+        return -(-self.windows // self.tables)
+
+    @property
+    def n_buckets(self) -> int:
+        """Buckets of all modules."""
+        return self.modules << (self.window_bits - 1)
+
+    @property
+    def max_entries(self) -> int:
+        """Digits of all scalars."""
+        return self.n_points * self.curve.images * self.windows
+
+    @property
+    def table_spacing(self) -> int:
+        """Doublings from one table to the next."""
+        return self.window_bits * self.modules
+
+    @property
+    def n_records(self) -> int:
+        """Records of all tables."""
+        return self.n_points * self.tables
+
+    @property
+    def cost_s(self) -> float:
+        """A model of the time, to choose by; what all shapes have in common is left out."""
+        curve = self.curve
+        return (
+            self.max_entries * curve.entry_s
+            + self.n_buckets * curve.bucket_s
+            + self.window_bits * curve.bit_s
+            + self.window_bits * (self.modules - 1) * curve.doubling_s
+            + (self._pieces(self.max_entries, self.n_buckets) + self._top_pieces) * curve.piece_s
+        )
+
+    @property
+    def _top_pieces(self) -> float:
+        """Pieces of the buckets of the top window, of which few are used where its digits have few bits left."""
+        bits = self.curve.scalar_bits - 1 - self.window_bits * (self.windows - 1)
+        return self._pieces(self.n_points * self.curve.images, 0.83 * 2**bits)
+
+    def _pieces(self, n_entries: float, n_buckets: float) -> float:
+        """Additions one after the other for a bucket of average size, 16 pieces a round."""
+        segment = max(SHORTEST_SEGMENT, self.max_entries / TYPICAL_SEGMENTS)
+        pieces = n_entries / n_buckets / segment
+        return min(pieces, 16.0) + min(pieces / 16, 16.0) + min(pieces / 256, 16.0)
+
+
+def choose_shape(group: Group, n_points: int, table_limit_bytes: int) -> Shape:
+    """Choose windows and tables for bases: the cheapest by the model within a limit of memory.
+
+    Args:
+        group: Of the bases.
+        n_points: How many there are.
+        table_limit_bytes: What multiples beyond the bases and their images may take.
+
+    Raises:
+        ValueError: There are more points than 31-bit numbers of images.
+    """
+    curve = CURVES[group]
+    if n_points * curve.images > MAX_RECORDS:
+        raise ValueError(
+            f"an MSM in {group} on this backend takes up to {MAX_RECORDS // curve.images} points, not {n_points}"
+        )
+    one_table_bytes = max(1, n_points * curve.record_bytes)
+    most = min(1 + table_limit_bytes // one_table_bytes, MAX_RECORDS // max(1, n_points * curve.images))
+    shapes = [
+        Shape(group, n_points, bits, tables)
+        for bits in range(MIN_WINDOW_BITS, MAX_WINDOW_BITS + 1)
+        for tables in range(1, min(most, -(-curve.scalar_bits // bits)) + 1)
+    ]
+    fitting = [shape for shape in shapes if shape.max_entries <= MAX_ENTRIES]
+    if not fitting:
+        raise ValueError(f"an MSM of {n_points} points has more digits than 32-bit numbers can count")
+    return min(fitting, key=lambda shape: (shape.cost_s, shape.tables))

@@ -1,0 +1,105 @@
+// From buckets to one sum for each bit of their numbers. The buckets of a module are a matrix of `rows` times `columns`,
+// bucket b in row b / columns; the sum of (b + 1) times bucket b is made of the sums of the lines:
+//   sum over rows r of columns * r * row[r]  +  sum over columns k of k * column[k]  +  the sum of everything.
+// Each of these is a plain sum for each bit of r and of k: "slot" 0 of a module is the sum of everything, slot s > 0 what
+// counts 2^(s-1) times. Two additions a bucket in all, and no chain of additions longer than a part of a line.
+#pragma once
+#include "msm_shape.cuh"
+
+namespace cuzkops {
+
+struct Lines {
+    std::uint32_t window_bits, modules;
+    std::uint32_t row_parts, column_parts; // pieces in which the sum of a line comes
+
+    CUZKOPS_FN std::uint32_t column_bits() const { return window_bits / 2; } // half of window_bits - 1, rounded up
+    CUZKOPS_FN std::uint32_t columns() const { return 1u << column_bits(); }
+    CUZKOPS_FN std::uint32_t rows() const { return 1u << (window_bits - 1 - column_bits()); }
+    CUZKOPS_FN std::uint32_t per_module() const { return rows() * row_parts + columns() * column_parts; }
+    CUZKOPS_FN std::uint64_t n_sums() const { return static_cast<std::uint64_t>(modules) * per_module(); }
+    // Where the parts of a line begin; rows come first.
+    CUZKOPS_FN std::uint64_t sum_of(std::uint32_t module, std::uint32_t line) const {
+        const std::uint32_t within = line < rows() ? line * row_parts : rows() * row_parts + (line - rows()) * column_parts;
+        return static_cast<std::uint64_t>(module) * per_module() + within;
+    }
+};
+
+// One part of one line. row_parts divides columns(), column_parts rows().
+template <class F>
+CUZKOPS_FN void sum_line(const Lines& lines, const std::uint64_t* buckets, const std::uint32_t* offsets,
+                         std::uint64_t* sums, std::uint64_t number) {
+    if (number >= lines.n_sums()) return;
+    const std::uint32_t module = static_cast<std::uint32_t>(number / lines.per_module());
+    const std::uint32_t within = static_cast<std::uint32_t>(number % lines.per_module());
+    const std::uint32_t row_sums = lines.rows() * lines.row_parts;
+    std::uint32_t bucket = module << (lines.window_bits - 1), length, step;
+    std::uint64_t to = number;
+    if (within < row_sums) {
+        length = lines.columns() / lines.row_parts;
+        step = 1;
+        bucket += within * length; // parts of a row follow each other
+    } else { // neighbouring threads take neighbouring columns
+        const std::uint32_t column = (within - row_sums) % lines.columns(), part = (within - row_sums) / lines.columns();
+        length = lines.rows() / lines.column_parts;
+        step = lines.columns();
+        bucket += part * length * step + column;
+        to = lines.sum_of(module, lines.rows() + column) + part;
+    }
+    Xyzz<F> sum = Xyzz<F>::infinity();
+    for (std::uint32_t i = 0; i < length; i++, bucket += step)
+        if (offsets[bucket] != offsets[bucket + 1]) sum.add(load_sum<F>(buckets, bucket));
+    store_sum(sums, to, sum);
+}
+
+// out[number] = the sum of `count` neighbours.
+template <class F>
+CUZKOPS_FN void sum_neighbours(const std::uint64_t* sums, std::uint64_t* out, std::uint32_t count, std::uint64_t n_out,
+                               std::uint64_t number) {
+    if (number >= n_out) return;
+    Xyzz<F> sum = load_sum<F>(sums, number * count);
+    for (std::uint32_t i = 1; i < count; i++) sum = Xyzz<F>::sum_apart(sum, load_sum<F>(sums, number * count + i));
+    store_sum(out, number, sum);
+}
+
+// The lines of a slot, and the number of its i-th one.
+struct Slot {
+    std::uint32_t first_line, bit, n_lines; // bit 32: all lines
+
+    CUZKOPS_FN static Slot of(const Lines& lines, std::uint32_t slot) {
+        if (slot == 0) return {0, 32, lines.rows()};
+        const std::uint32_t bit = slot - 1;
+        if (bit < lines.column_bits()) return {lines.rows(), bit, lines.columns() / 2};
+        return {0, bit - lines.column_bits(), lines.rows() / 2};
+    }
+    CUZKOPS_FN std::uint32_t line(std::uint32_t i) const {
+        if (bit == 32) return first_line + i;
+        const std::uint32_t below = i & ((1u << bit) - 1);
+        return first_line + ((i >> bit) << (bit + 1) | 1u << bit | below);
+    }
+};
+
+#ifdef __CUDACC__
+
+inline constexpr std::uint32_t SLOT_THREADS = 128;
+
+// A block for each slot of each module.
+template <class F> __device__ void sum_slot(const Lines& lines, const std::uint64_t* sums, std::uint64_t* slots) {
+    __shared__ std::uint64_t shared[SLOT_THREADS / 2 * 4 * F::LIMBS];
+    const std::uint32_t module = blockIdx.x / lines.window_bits;
+    const Slot slot = Slot::of(lines, blockIdx.x % lines.window_bits);
+    const std::uint32_t parts = slot.first_line == 0 ? lines.row_parts : lines.column_parts;
+    Xyzz<F> sum = Xyzz<F>::infinity();
+    for (std::uint32_t i = threadIdx.x; i < slot.n_lines * parts; i += SLOT_THREADS)
+        sum = Xyzz<F>::sum_apart(sum, load_sum<F>(sums, lines.sum_of(module, slot.line(i / parts)) + i % parts));
+    for (std::uint32_t half = SLOT_THREADS / 2; half > 0; half /= 2) {
+        if (threadIdx.x >= half && threadIdx.x < 2 * half) store_sum(shared, threadIdx.x - half, sum);
+        __syncthreads();
+        if (threadIdx.x < half) sum = Xyzz<F>::sum_apart(sum, load_sum<F>(shared, threadIdx.x));
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) store_sum(slots, blockIdx.x, sum);
+}
+
+#endif
+
+} // namespace cuzkops
