@@ -15,7 +15,7 @@ MIN_WINDOW_BITS, MAX_WINDOW_BITS = 3, 22
 
 @dataclass(frozen=True)
 class Curve:
-    """What the shape of an MSM depends on in each group; times of an NVIDIA H200, docs/decisions/0002-msm.md.
+    """What the shape of an MSM depends on in each group; times of an NVIDIA H200, docs/decisions/0003-msm.md.
 
     Args:
         images: Parts of a scalar, and multiples of a base by the endomorphism.

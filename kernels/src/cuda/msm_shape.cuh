@@ -65,7 +65,7 @@ template <class F> struct Record;
 template <class M, class L> struct Record<Field<M, L>> {
     using F = Field<M, L>;
     static constexpr int LIMBS = 3 * F::LIMBS;
-    static constexpr bool ADDED_COMPACTLY = true; // 5 % faster in G1, 13 % slower in G2: docs/decisions/0002-msm.md
+    static constexpr bool ADDED_COMPACTLY = true; // 5 % faster in G1, 13 % slower in G2: docs/decisions/0003-msm.md
 
     CUZKOPS_FN static void store(std::uint64_t* records, std::uint64_t index, const Affine<F>& p) {
         std::uint64_t* out = records + LIMBS * index;

@@ -68,7 +68,7 @@ template <class Fp> struct Fp2 {
     CUZKOPS_FP2_FN static Fp2 product(CUZKOPS_FP2_ARGUMENT a, CUZKOPS_FP2_ARGUMENT b) {
         if constexpr (Fp::SUMS_PRODUCTS) {
             // 4 products and 2 reductions: a sixth more than by Karatsuba, but what is at work fits the registers of a
-            // device, which is worth more (docs/decisions/0002-msm.md). Both coefficients by the same code, which has to
+            // device, which is worth more (docs/decisions/0003-msm.md). Both coefficients by the same code, which has to
             // fit the instruction cache.
             const Fp minus_c1 = b.c1.subtracted_from_bound();
             Fp2 out = zero();
