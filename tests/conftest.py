@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 from pathlib import Path
@@ -51,8 +52,11 @@ def local_artifact(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     """The artifact that `cuzkops build --builder local` makes of this tree; its runtime is kept between test runs."""
     from cuzkops.steps.build import BuildRequest, build
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(ROOT / "build" / "test-cache"))
+    cache = ROOT / "build" / "test-cache"
+    cache.mkdir(parents=True, exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch, (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the first worker makes the runtime, the others find it
+        patch.setenv("XDG_CACHE_HOME", str(cache))
         return build(BuildRequest("local", tmp_path_factory.mktemp("local") / "artifact"), lambda _: None)
 
 

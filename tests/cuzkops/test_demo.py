@@ -18,7 +18,7 @@ from cuzkops.demo import DATA, PROOFS, daemons_under
 from cuzkops.remote.layout import Layout
 
 ROOT = Path(__file__).parents[2]
-pytestmark = [pytest.mark.peers, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.peers, pytest.mark.timeout(600), pytest.mark.usefixtures("local_artifact")]
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,12 @@ def processes_of(folder: Path) -> list[str]:
 
 def start_demo(folder: Path, *words: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "cuzkops", "demo", "--keep", str(folder), *words]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    environment = os.environ | {
+        "XDG_CACHE_HOME": str(ROOT / "build" / "test-cache")
+    }  # where local_artifact's runtime is
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def test_the_data_are_the_fixtures() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from cuzkops.steps.deploy import DeployResult
     from cuzkops.steps.rollback import RollbackResult
 
-pytestmark = pytest.mark.alone
+NEED_BYTES = 1 << 20
+"""So little that no other test's memory matters: what is judged here is not how the memory comes back."""
 
 
 @pytest.fixture
@@ -35,9 +37,16 @@ def layout(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> Layout:
     return layout
 
 
+@pytest.fixture
+def make_request(make_request: Callable[..., DeployRequest]) -> Callable[..., DeployRequest]:
+    return lambda *words, **options: replace(make_request(*words, **options), need_bytes=NEED_BYTES)
+
+
 def request(release_id: str | None = None, run_id: str = "back-1") -> RollbackRequest:
     owner = lock.this_process("client", run_id, "rollback")
-    return RollbackRequest(release_id, owner, Terms(run_id, "rollback", wait_timeout_s=20, readiness_s=0.2))
+    return RollbackRequest(
+        release_id, owner, Terms(run_id, "rollback", wait_timeout_s=60, readiness_s=0.2, need_bytes=NEED_BYTES)
+    )
 
 
 def pid_of(layout: Layout) -> int:

@@ -18,6 +18,7 @@ from cuzkops.configuration import DeployConfig, load_configuration
 from cuzkops.errors import OpsError, UsageError
 from cuzkops.remote.ctl import ctl
 from cuzkops.remote.layout import Layout
+from cuzkops.remote.local import LocalHost
 from cuzkops.remote.lock import this_process
 from cuzkops.state import new_run_id
 from cuzkops.steps.collect import collect
@@ -92,10 +93,11 @@ def config(layout: Layout, budget: str = "512MiB") -> DeployConfig:
 
 
 @pytest.fixture
-def run(ssh_host: Host, layout: Layout, local_artifact: Artifact) -> Callable[[DeployConfig], DeployResult]:
-    def run(carried: DeployConfig) -> DeployResult:
+def run(ssh_host: Host, layout: Layout, local_artifact: Artifact) -> Callable[..., DeployResult]:
+    def run(carried: DeployConfig, observer: Silent | None = None) -> DeployResult:
         owner = this_process("client", new_run_id(), "deploy")
-        return deploy(ssh_host, layout, DeployRequest(local_artifact.directory, carried, owner), Silent())
+        request = DeployRequest(local_artifact.directory, carried, owner)
+        return deploy(ssh_host, layout, request, observer or Silent())
 
     return run
 
@@ -132,15 +134,31 @@ def test_deploy_prove_deploy_again_and_read_the_log(
     assert events[-1].event == "stopped"
 
 
-def test_a_long_job_outlives_an_interrupted_kill_and_a_deploy(
-    ssh_host: Host, layout: Layout, run: Callable[[DeployConfig], DeployResult], tmp_path: Path
+class CancelsAtKill(Silent):
+    """Cancels a job as soon as the kill of a deploy waits for the daemon."""
+
+    def __init__(self, layout: Layout, job_ids: list[str]) -> None:
+        super().__init__()
+        self.layout = layout
+        self.job_ids = job_ids
+
+    def says(self, text: str) -> None:
+        while text.startswith("waiting up to") and self.job_ids:
+            with LocalHost() as host:  # the daemon is on this machine
+                ctl(host, self.layout, JobAnswer, "cancel", self.job_ids.pop())
+
+    def detail(self, text: str) -> None:
+        self.says(text)
+
+
+def test_a_job_outlives_an_interrupted_kill_and_a_deploy(
+    ssh_host: Host, layout: Layout, run: Callable[..., DeployResult], tmp_path: Path
 ) -> None:
     first = run(config(layout)).launched.daemon
-    witnesses = ["--witness-path", str(GROTH16 / "cube500" / "witness.wtns")] * 256
-    jobs = [
-        ctl(ssh_host, layout, JobAnswer, "submit", "--circuit", "cube500", *witnesses, "--key", key)
-        for key in ("long", "longer")
-    ]
+    witness = ["--witness-path", str(GROTH16 / "cube500" / "witness.wtns")]
+    # Three long ones in front, which are cancelled later: until then the last has no turn, on any machine.
+    ahead = [ctl(ssh_host, layout, JobAnswer, "submit", "--circuit", "cube500", *witness * 256).id for _ in range(3)]
+    last = ctl(ssh_host, layout, JobAnswer, "submit", "--circuit", "cube500", *witness, "--priority", "-1")
 
     def interrupt(text: str) -> None:
         if text.startswith("waiting up to"):
@@ -148,13 +166,16 @@ def test_a_long_job_outlives_an_interrupted_kill_and_a_deploy(
 
     with pytest.raises(KeyboardInterrupt):
         kill(ssh_host, layout, KillRequest(), interrupt)
-    assert not ctl(ssh_host, layout, JobAnswer, "job", jobs[1].id).state.is_final, "a longer job is needed here"
-    second = run(config(layout, "600MiB"))
+    assert not ctl(ssh_host, layout, JobAnswer, "job", last.id).state.is_final
+    second = run(config(layout, "600MiB"), CancelsAtKill(layout, ahead))
+    assert ahead == []
     assert second.killed.how == "drained"
     collected = collect(ssh_host, layout, tmp_path / "logs", launch_id=first.launch_id)
     events = [record for record in parse_file(collected.files[0].path) if isinstance(record, LogEvent)]
     happened = Counter(event.event for event in events if event.family == "JOB")
-    assert happened == {"accepted": 2, "started": 2, "done": 2}
+    assert happened["accepted"] == happened["done"] + happened["cancelled"] == 4
+    assert happened["cancelled"] >= 1, "else nothing was in front of the last one when the daemon was told to end"
+    assert [e.event for e in events if e.family == "JOB" and e.job == last.id] == ["accepted", "started", "done"]
 
 
 def test_a_broken_configuration_keeps_the_old_daemon(
