@@ -135,7 +135,7 @@ def test_deploy_prove_deploy_again_and_read_the_log(
 
 
 class CancelsAtKill(Silent):
-    """Cancels a job as soon as the kill of a deploy waits for the daemon."""
+    """Cancels jobs, the last one first, as soon as the kill of a deploy waits for the daemon."""
 
     def __init__(self, layout: Layout, job_ids: list[str]) -> None:
         super().__init__()
@@ -143,8 +143,11 @@ class CancelsAtKill(Silent):
         self.job_ids = job_ids
 
     def says(self, text: str) -> None:
-        while text.startswith("waiting up to") and self.job_ids:
-            with LocalHost() as host:  # the daemon is on this machine
+        if not text.startswith("waiting up to"):
+            return
+        # The first ones may have ended by themselves: then the daemon goes while they are still to be cancelled.
+        with LocalHost() as host, contextlib.suppress(OpsError):  # the daemon is on this machine
+            while self.job_ids:
                 ctl(host, self.layout, JobAnswer, "cancel", self.job_ids.pop())
 
     def detail(self, text: str) -> None:
@@ -168,7 +171,6 @@ def test_a_job_outlives_an_interrupted_kill_and_a_deploy(
         kill(ssh_host, layout, KillRequest(), interrupt)
     assert not ctl(ssh_host, layout, JobAnswer, "job", last.id).state.is_final
     second = run(config(layout, "600MiB"), CancelsAtKill(layout, ahead))
-    assert ahead == []
     assert second.killed.how == "drained"
     collected = collect(ssh_host, layout, tmp_path / "logs", launch_id=first.launch_id)
     events = [record for record in parse_file(collected.files[0].path) if isinstance(record, LogEvent)]
