@@ -126,6 +126,7 @@ def test_what_cannot_be_gone_back_to_is_refused_and_what_runs_runs_on(
     assert not Path(layout.lock).exists()
 
 
+@pytest.mark.alone  # what ran before is started again by the baseline, not by a need
 def test_a_release_that_does_not_start_any_more_gives_way_to_the_one_that_ran(
     layout: Layout,
     run: Callable[..., DeployResult],
