@@ -16,9 +16,13 @@ if TYPE_CHECKING:
     from cuzkops.steps.build import Artifact
 
 ROOT = Path(__file__).parents[1]
-# A shell that is not interactive starts background jobs with Ctrl-C ignored, nohup does so with the hang-up, and
-# children inherit that. Tests send both.
-for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+# A shell that is not interactive starts background jobs with Ctrl-C and Ctrl-\ ignored, nohup does so with the hang-up,
+# and children inherit that. Tests send the first and the last, and look at what is ignored.
+for _number, _handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+    (signal.SIGQUIT, signal.SIG_DFL),
+):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
 
