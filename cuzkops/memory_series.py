@@ -1,4 +1,4 @@
-"""The samples of one kill, kept on this machine: a wait that was interrupted, and run again, goes on with them.
+"""Samples of the memory, kept on this machine, by run or by kill: a wait that is run again goes on with its kill's.
 
 One file a kill, ``runs/kill-<boot>-<centiseconds>/memory.jsonl``: the boot and the instant of the baseline name the
 kill for ever, on any host and from any command.
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class Series:
-    """The samples so far; ``add`` appends one, also to the file.
+    """The samples so far: none, until ``read`` takes up those of the file; ``add`` appends one, also to the file.
 
     Args:
-        folder: Of the kill.
+        folder: Of the kill, or of the run.
     """
 
     def __init__(self, folder: RunFolder) -> None:
@@ -35,7 +35,6 @@ class Series:
         self.points: list[Point] = []
         self.problem = ""
         """Why samples are no longer kept, once they are not."""
-        self._read()
 
     def add(self, sample: Sample, reason: Reason) -> None:
         """Add a sample. A file that cannot be written ends the keeping, not the wait."""
@@ -48,7 +47,8 @@ class Series:
         except OpsError as error:
             self.problem = error.message
 
-    def _read(self) -> None:
+    def read(self) -> None:
+        """Take up the samples that the file holds."""
         try:
             text = self._folder.memory.read_text(errors="replace")
         except OSError:
@@ -67,9 +67,11 @@ class Series:
 
 
 def open_series(state: State, record: KillRecord) -> Series:
-    """The series of a kill.
+    """The series of a kill, with what is kept of it.
 
     Raises:
         UnreadableError: The record's boot identity, which comes from a host, is no name for a folder.
     """
-    return Series(state.run(f"kill-{record.boot_id}-{round(record.uptime_s * 100)}"))
+    series = Series(state.run(f"kill-{record.boot_id}-{round(record.uptime_s * 100)}"))
+    series.read()
+    return series

@@ -61,6 +61,10 @@ class Screen:
         if self.verbose:
             self.say(text)
 
+    def work(self, text: str) -> None:
+        """Show a line of long work: all of them with ``--verbose``, else how far it is."""
+        (self.say if self.verbose else self.progress)(text)
+
     def progress(self, text: str, picture: Callable[[int, bool], Sequence[str]] | None = None) -> None:
         """Show how far something is: drawn over on a terminal, a line every few seconds in a file.
 

@@ -15,7 +15,8 @@ from cuzkops.project import Project, find_project
 from cuzkops.target import Target, parse_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
@@ -99,15 +100,13 @@ class Place:
                 error.hint = self.placed(error.hint)
                 raise
 
-    @contextlib.contextmanager
-    def locked(self, host: Host, layout: Layout, step: str) -> Iterator[Callable[[str], None]]:
-        """Hold the lock of the host for a block; yields the function that records the step that begins."""
+    def locked(self, host: Host, layout: Layout, step: str) -> AbstractContextManager[object]:
+        """Hold the lock of the host for a block, which is one step."""
         from cuzkops.remote.lock import held, this_process  # noqa: PLC0415 - `--help` loads no records
         from cuzkops.state import new_run_id  # noqa: PLC0415 - the same
 
         owner = this_process(self.session.state.client_id(), new_run_id(), step)
-        with held(host, layout, owner, self.screen.say) as set_step:
-            yield set_step
+        return held(host, layout, owner, self.screen.say)
 
     def command(self, verb: str) -> str:
         """A command line for this place, for hints; ``verb`` is a verb with what follows it, for a shell."""

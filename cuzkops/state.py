@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
     from cuzkops.records import RunRecord
 
+RUN_WORDS = {"last": 0, "previous": 1}
+"""Words for a run -> how many there are after it."""
+
 
 def new_run_id(now_unix_ns: int | None = None) -> str:
     """Make a run id: sorts by time (UTC, to the microsecond), unique by its random end."""
@@ -217,7 +220,7 @@ class State:
             UsageError: There is none, or there are several.
         """
         runs = list(self.runs())
-        back = {"last": 0, "previous": 1}.get(name, len(runs))
+        back = RUN_WORDS.get(name, len(runs))
         if back < len(runs):
             return runs[back]
         found = [run for run in runs if run.run_id == name] or [run for run in runs if run.run_id.startswith(name)]

@@ -1,8 +1,9 @@
-"""Durations and sizes as people write them: ``30s``, ``10m``, ``2GiB``. Read and written in this one place."""
+"""Durations, sizes and instants as people write them: ``30s``, ``2GiB``. Read and written in this one place."""
 
 from __future__ import annotations
 
 import re
+import time
 
 from cuzkops.errors import UsageError
 
@@ -82,6 +83,11 @@ def format_duration_s(duration_s: float) -> str:
             digits = 2 if value < 9.995 else 1 if value < 99.95 else 0
             return f"{value:.{digits}f} {unit}"
     raise AssertionError("the loop ends with us")
+
+
+def format_instant(unix_s: float) -> str:
+    """Write an instant for people: ``2026-11-29 22:00:00 UTC``."""
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(unix_s))
 
 
 def _split(text: str, what: str, example: str) -> tuple[float, str]:

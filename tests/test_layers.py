@@ -22,6 +22,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "cuzkops.demo",
         "cuzkops.errors",
         "cuzkops.memory_curve",
+        "cuzkops.memory_series",
         "cuzkops.paths",
         "cuzkops.project",
         "cuzkops.records",

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cuzkops.commands.options import Timeout, duration_s, on_host
+from cuzkops.commands.options import Timeout, on_host
 from cuzkops.commands.prove import local_witness
 from cuzkops.errors import UsageError
 from cuzkops.session import Place
 from cuzkops.state import new_run_id
-from cuzkops.units import format_duration_s
+from cuzkops.units import format_duration_s, parse_duration_s
 
 if TYPE_CHECKING:
     from cuzkops.rendering import Screen
@@ -53,9 +53,8 @@ def bench(
     local = None if on_host else local_witness(witness)
     if on_host and not witness.startswith("/"):
         raise UsageError("witness", f"{witness!r} is not an absolute path on the host", "write it from / on")
-    request = step.BenchRequest(
-        circuit, local, witness if on_host else None, jobs, concurrency, warmup, count, duration_s(timeout), label or ""
-    )
+    there, timeout_s = witness if on_host else None, parse_duration_s(timeout)
+    request = step.BenchRequest(circuit, local, there, jobs, concurrency, warmup, count, timeout_s, label or "")
     place.session.interrupted = "nothing was recorded; jobs that had not ended are cancelled, and the daemon runs on"
     with place.open() as (host, layout):
         run_id = new_run_id()

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cuzkops.commands.options import BaseImage, Builder, BuilderName, Timeout, duration_s, with_output
+from cuzkops.commands.options import BaseImage, Builder, BuilderName, Timeout, with_output
 from cuzkops.errors import UsageError
 from cuzkops.project import find_project
 from cuzkops.session import Session
-from cuzkops.units import format_bytes
+from cuzkops.units import format_bytes, parse_duration_s
 
 if TYPE_CHECKING:
     from cuzkops.steps.build import Artifact, BuildRequest
@@ -95,10 +95,10 @@ def _extract(
     from cuzkops.steps import extract as step  # noqa: PLC0415 - `--help` loads no builder
 
     request = step.ExtractRequest(
-        dockerfile, context, path, out or DEFAULT_EXTRACTED, target, timeout_s=duration_s(timeout)
+        dockerfile, context, path, out or DEFAULT_EXTRACTED, target, timeout_s=parse_duration_s(timeout)
     )
     session.screen.say(f"build: {dockerfile}, {path} into {request.out}")
-    found = step.extract(request, session.screen.say if session.screen.verbose else session.screen.progress)
+    found = step.extract(request, session.screen.work)
     record = found.record
     revision = f"revision {record.git[:12]}{' with changes' if record.dirty else ''}" if record.git else "no revision"
     text = f"built {found.path}: sha256 {record.sha256}, {format_bytes(record.n_bytes)}, {revision}"
@@ -115,7 +115,7 @@ def build_request(builder: BuilderName | None, base_image: str | None, out: Path
         builder=chosen.value,
         out=out,
         base_image=base_image or project.base_image,
-        timeout_s=duration_s(timeout),
+        timeout_s=parse_duration_s(timeout),
     )
 
 
@@ -127,8 +127,7 @@ def build_artifact(
 
     request = build_request(builder, base_image, out, timeout)
     session.screen.say(f"build: {request.builder}, into {out}")
-    show = session.screen.say if session.screen.verbose else session.screen.progress
-    return step.build(request, show)
+    return step.build(request, session.screen.work)
 
 
 def artifact_text(artifact: Artifact) -> str:

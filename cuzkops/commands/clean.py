@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuzkops.commands.options import DryRun, Keep, keep_count, on_host
+from cuzkops.commands.options import KEEP, DryRun, Keep, keep_count, on_host
 from cuzkops.session import Place
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @on_host
-def clean(place: Place, *, keep: Keep = 5, dry_run: DryRun = False) -> None:
+def clean(place: Place, *, keep: Keep = KEEP, dry_run: DryRun = False) -> None:
     """Remove old releases of a daemon, and the layers and keys that no release of any daemon names.
 
     What runs, the current release and the one that a rollback goes to stay in any case. --dry-run lists what would go.

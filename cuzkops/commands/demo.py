@@ -48,7 +48,7 @@ def demo(
             state=state,
             observer=lambda run: DeployView(Session(screen, state), run, "cuzkops demo"),
             say=screen.say,
-            show=screen.say if screen.verbose else screen.progress,
+            show=screen.work,
         )
         report = work.run()
         screen.result(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuzkops.commands.build import DEFAULT_ARTIFACT, build_request
 from cuzkops.commands.options import (
+    KEEP,
     Artifact,
     BaseImage,
     Budget,
@@ -19,23 +20,21 @@ from cuzkops.commands.options import (
     Need,
     Thorough,
     Timeout,
-    duration_s,
+    grace_s,
     keep_count,
     on_host,
     size_bytes,
 )
 from cuzkops.commands.ship import carried_config, transfers_shown
-from cuzkops.errors import OpsError
 from cuzkops.session import Place
 from cuzkops.state import new_run_id
-from cuzkops.units import format_duration_s
+from cuzkops.units import format_duration_s, parse_duration_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import typer
 
-    from cuzkops.memory_curve import Point
     from cuzkops.memory_verdict import Reason, Sample
     from cuzkops.rendering import Screen
     from cuzkops.session import Session
@@ -58,7 +57,7 @@ def deploy(
     timeout: Timeout = "30m",
     grace: Grace = None,
     thorough: Thorough = False,
-    keep: Keep = 5,
+    keep: Keep = KEEP,
     dry_run: DryRun = False,
 ) -> None:
     """Build, ship, check, stop the old daemon, wait for its memory, launch the new one, and verify what runs.
@@ -85,8 +84,8 @@ def deploy(
             owner=this_process(state.client_id(), run.run_id, "deploy"),
             need_bytes=size_bytes(need),
             last_peak_bytes=last_peak_bytes(state, str(place.target), place.name),
-            grace_s=None if grace is None else duration_s(grace),
-            wait_timeout_s=duration_s(timeout),
+            grace_s=grace_s(grace),
+            wait_timeout_s=parse_duration_s(timeout),
             thorough=thorough,
             keep=keep_count(keep),
         )
@@ -111,19 +110,20 @@ class DeployView:
     def __init__(
         self, session: Session, run: RunFolder, again: str, placed: Callable[[str], str] = lambda text: text
     ) -> None:
+        from cuzkops.memory_series import Series  # noqa: PLC0415 - `--help` loads no records
+
         self._session = session
         self._screen: Screen = session.screen
-        self._run = run
         self._again = again
         self._placed = placed
         self._step = ""
-        self._keeps_samples = True
-        self._points: list[Point] = []
+        self._series = Series(run)
+        self._n_before = 0  # samples of earlier waits, which the curve leaves out
         self._show_transfer = transfers_shown(self._screen)
 
     def step_begins(self, step: str) -> None:
         """See ``Observer.step_begins``."""
-        self._step, self._points = step, []
+        self._step, self._n_before = step, len(self._series.points)
         self._screen.detail(f"{step} begins")
 
     def step_ended(self, step: str, sentence: str, seconds: float) -> None:
@@ -147,24 +147,17 @@ class DeployView:
 
     def sampled(self, sample: Sample, reason: Reason) -> None:
         """See ``Observer.sampled``."""
-        from cuzkops.memory_curve import Point  # noqa: PLC0415 - `--help` draws nothing
-
-        self._points.append(Point(sample.memory.uptime_s, sample.memory.available_bytes))
+        was_kept = not self._series.problem
+        self._series.add(sample, reason)
         self._screen.progress(f"{self._step}: {reason.sentence}", self._curve)
-        line = {"reason": reason.code, "live": [process.pid for process in sample.live], **sample.memory.model_dump()}
-        if not self._keeps_samples:
-            return
-        try:
-            self._run.add_memory_sample(line)
-        except OpsError as error:  # a record of the wait, not the wait: the deploy goes on
-            self._keeps_samples = False
-            self.says(f"the samples of the memory are not kept from here on: {error.message}")
+        if was_kept and self._series.problem:
+            self.says(f"the samples of the memory are not kept from here on: {self._series.problem}")
 
     def _curve(self, columns: int, unicode: bool) -> list[str]:
         """The memory since the wait began."""
         from cuzkops.memory_curve import curve_lines  # noqa: PLC0415 - `--help` draws nothing
 
-        return curve_lines(self._points, None, columns=columns, blocks=unicode)
+        return curve_lines(self._series.points[self._n_before :], None, columns=columns, blocks=unicode)
 
     def if_interrupted(self, text: str) -> None:
         """See ``Observer.if_interrupted``."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cuzkops.commands.options import DryRun, Grace, Yes, duration_s, on_host
+from cuzkops.commands.options import DryRun, Grace, Yes, grace_s, on_host
 from cuzkops.errors import OpsError, UsageError
 from cuzkops.session import Place
 
@@ -42,11 +42,10 @@ def kill(
     from cuzkops.steps import kill as step  # noqa: PLC0415 - the same
     from cuzkops.steps.aim import KillRequest  # noqa: PLC0415 - the same
 
-    screen = place.screen
-    grace_s = None if grace is None else duration_s(grace)
+    screen, stop_s = place.screen, grace_s(grace)
     with place.open(remember=not dry_run) as (host, layout):
         shown = _show(place, host, layout, pid)
-        request = KillRequest(pid, shown.start_ticks if shown and pid else None, grace_s, "cuzkops kill")
+        request = KillRequest(pid, shown.start_ticks if shown and pid else None, stop_s, "cuzkops kill")
         if dry_run:
             owner = this_process(place.session.state.client_id(), new_run_id(), "kill")
             screen.plan(planned(layout, owner, {"kill": step.plan_kill(host, layout, request)}))

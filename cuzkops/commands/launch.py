@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cuzkops.commands.options import DryRun, duration_s, on_host
+from cuzkops.commands.options import DryRun, on_host
 from cuzkops.errors import UsageError
 from cuzkops.session import Place
 from cuzkops.state import new_run_id
-from cuzkops.units import format_duration_s
+from cuzkops.units import format_duration_s, parse_duration_s
 
 if TYPE_CHECKING:
     from cuzkops.steps.launch import LaunchResult
@@ -47,7 +47,7 @@ def launch(
         release_id = current_release(host, layout) if release is None else _checked(release)
         found = read_release(host, layout, release_id)
         request = step.LaunchRequest(
-            release_id, new_run_id(), found.manifest, found.config_sha256, deadline_s=duration_s(timeout)
+            release_id, new_run_id(), found.manifest, found.config_sha256, deadline_s=parse_duration_s(timeout)
         )
         if dry_run:
             owner = this_process(place.session.state.client_id(), request.launch_id, "launch")

@@ -100,6 +100,7 @@ Keep = Annotated[
     int,
     typer.Option("--keep", metavar="N", help="Releases of this daemon that stay on the host, besides those in use."),
 ]
+KEEP = 5
 Need = Annotated[
     str | None,
     typer.Option(
@@ -188,11 +189,6 @@ def on_host(command: Callable[..., None]) -> Callable[..., None]:
     return _extend(command, call, common)
 
 
-def duration_s(text: str) -> float:
-    """Read the value of an option that is a duration."""
-    return parse_duration_s(text)
-
-
 def keep_count(keep: int) -> int:
     """Read how many releases stay.
 
@@ -207,6 +203,11 @@ def keep_count(keep: int) -> int:
 def size_bytes(text: str | None) -> int | None:
     """Read the value of an option that is a size, or None where it was not given."""
     return None if text is None else parse_size_bytes(text)
+
+
+def grace_s(text: str | None) -> float | None:
+    """Read the value of ``--grace``, or None where it was not given."""
+    return None if text is None else parse_duration_s(text)
 
 
 def _given(context: typer.Context, names: set[str]) -> tuple[str, ...]:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cuzkops.commands.options import Timeout, duration_s, on_host
+from cuzkops.commands.options import Timeout, on_host
 from cuzkops.errors import OpsError, UsageError
 from cuzkops.paths import expanded
 from cuzkops.session import Place
 from cuzkops.state import write_atomically
-from cuzkops.units import format_duration_s
+from cuzkops.units import format_duration_s, parse_duration_s
 
 if TYPE_CHECKING:
     from prover.protocol import JobAnswer, ProofRecord
@@ -46,7 +46,7 @@ def prove(
     from cuzkops.steps import load  # noqa: PLC0415 - `--help` loads no records
 
     local = None if on_host else local_witness(witness)
-    request = load.ProveRequest(circuit, local, witness if on_host else None, count, duration_s(timeout))
+    request = load.ProveRequest(circuit, local, witness if on_host else None, count, parse_duration_s(timeout))
     check_out(out)
     files: dict[str, list[Path]] = {}
     numbers: dict[str, int] = {}  # of each job, in the order of their submission

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cuzkops.commands.deploy import DeployView, last_peak_bytes
-from cuzkops.commands.options import DryRun, Grace, Need, Thorough, Timeout, duration_s, on_host, size_bytes
+from cuzkops.commands.options import DryRun, Grace, Need, Thorough, Timeout, grace_s, on_host, size_bytes
 from cuzkops.session import Place
 from cuzkops.state import new_run_id
-from cuzkops.units import format_duration_s
+from cuzkops.units import format_duration_s, format_instant, parse_duration_s
 
 if TYPE_CHECKING:
     from cuzkops.steps.rollback import ListedRelease, RollbackResult
@@ -58,8 +57,8 @@ def rollback(
             reason=f"rollback {run.run_id}",
             need_bytes=size_bytes(need),
             last_peak_bytes=last_peak_bytes(state, str(place.target), place.name),
-            grace_s=None if grace is None else duration_s(grace),
-            wait_timeout_s=duration_s(timeout),
+            grace_s=grace_s(grace),
+            wait_timeout_s=parse_duration_s(timeout),
         )
         owner = this_process(state.client_id(), run.run_id, "rollback")
         request = step.RollbackRequest(release, owner, terms, thorough)
@@ -78,9 +77,8 @@ def releases_text(releases: list[ListedRelease]) -> str:
     for release in releases:
         built = "its manifest cannot be read"
         if release.built_unix_ns is not None:
-            at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(release.built_unix_ns // 10**9))
             revision = f", revision {release.git[:12]}{' with changes' if release.dirty else ''}" if release.git else ""
-            built = f"built {at}{revision}"
+            built = f"built {format_instant(release.built_unix_ns // 10**9)}{revision}"
         lines.append(f"{release.release_id}  {release.role:8}  {built}")
     return "\n".join(lines) or "no release is on the host"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,8 +9,8 @@ import typer
 from cuzkops.commands.options import with_output
 from cuzkops.errors import OpsError, UnreadableError, UsageError
 from cuzkops.session import Session
-from cuzkops.state import open_state
-from cuzkops.units import format_bytes
+from cuzkops.state import RUN_WORDS, open_state
+from cuzkops.units import format_bytes, format_instant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,13 +22,12 @@ if TYPE_CHECKING:
 
 _RUN_HELP = "A run by its id, by a beginning of it, or `last` or `previous`."
 _BENCH_HELP = "A bench by its id, by a beginning of it, or `last` or `previous`."
-_WORDS = {"last": 0, "previous": 1}
 
 
 def _complete_run(incomplete: str) -> list[str]:
     """The runs that a shell offers, the newest first; a completion that fails offers none."""
     try:
-        names = [*_WORDS, *(run.run_id for run in open_state().runs())]
+        names = [*RUN_WORDS, *(run.run_id for run in open_state().runs())]
     except (OpsError, OSError):
         return []
     return [name for name in names if name.startswith(incomplete)]
@@ -79,13 +77,13 @@ def compare(
 
 def _find_bench(session: Session, name: str) -> RunRecord:
     """A run by its name; `last` and `previous` count benches alone."""
-    if name not in _WORDS:
+    if name not in RUN_WORDS:
         return session.state.find_run(name).read()
     benches = [record for record in _records(session) if record.kind == "bench"]
-    if len(benches) <= _WORDS[name]:
+    if len(benches) <= RUN_WORDS[name]:
         message = f"there is no {name} bench: {len(benches)} were recorded here"
         raise UsageError("no-such-run", message, "`cuzkops bench` records one")
-    return benches[_WORDS[name]]
+    return benches[RUN_WORDS[name]]
 
 
 def _records(session: Session) -> list[RunRecord]:
@@ -133,7 +131,7 @@ def _list_text(records: Sequence[RunRecord]) -> str:
 
 def shown_text(record: RunRecord) -> str:
     """A run for people."""
-    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(record.started_unix_ns // 10**9))
+    when = format_instant(record.started_unix_ns // 10**9)
     lines = [
         f"run {record.run_id}: {record.kind} of {record.name} on {record.target}"
         + (f", {record.label}" if record.label else ""),

@@ -6,7 +6,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cuzkops.commands.build import DEFAULT_ARTIFACT
-from cuzkops.commands.options import Artifact, Budget, Circuits, Config, DryRun, Keep, Thorough, keep_count, on_host
+from cuzkops.commands.options import (
+    KEEP,
+    Artifact,
+    Budget,
+    Circuits,
+    Config,
+    DryRun,
+    Keep,
+    Thorough,
+    keep_count,
+    on_host,
+)
 from cuzkops.errors import UsageError
 from cuzkops.paths import expanded
 from cuzkops.rendering import Meter
@@ -33,7 +44,7 @@ def ship(
     circuit: Circuits = None,
     budget: Budget = None,
     thorough: Thorough = False,
-    keep: Keep = 5,
+    keep: Keep = KEEP,
     dry_run: DryRun = False,
 ) -> None:
     """Bring an artifact, its configuration and its circuits to a host.

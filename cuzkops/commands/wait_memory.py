@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cuzkops.commands.options import DryRun, Timeout, duration_s, on_host, size_bytes
+from cuzkops.commands.options import DryRun, Timeout, on_host, size_bytes
 from cuzkops.errors import TimeoutExpired
 from cuzkops.session import Place
-from cuzkops.units import format_duration_s
+from cuzkops.units import format_duration_s, parse_duration_s
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +55,7 @@ def wait_memory(
     from cuzkops.steps import wait_memory as step  # noqa: PLC0415 - `--help` loads no records
     from cuzkops.steps.notify import parse_command  # noqa: PLC0415 - `--help` starts no program
 
-    request = step.WaitRequest(size_bytes(need), duration_s(timeout), check)
+    request = step.WaitRequest(size_bytes(need), parse_duration_s(timeout), check)
     command = () if notify is None else parse_command(notify)
     with place.open(remember=False) as (host, layout):
         if dry_run:

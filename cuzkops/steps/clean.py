@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from cuzkops.remote.layout import Layout
 
 _DIGEST_FILE = re.compile(rf"({SHA256_PATTERN})\.(files|seen)")
-KEEP = 5
-"""Releases of a daemon that stay, besides those that are in use."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ class CleanResult:
         return f"removed {self.removed.counts}: {format_bytes(self.freed_bytes)} are free again"
 
 
-def clean(host: Host, layout: Layout, keep: int = KEEP, *, protect: tuple[str, ...] = ()) -> CleanResult:
+def clean(host: Host, layout: Layout, keep: int, *, protect: tuple[str, ...] = ()) -> CleanResult:
     """Remove what nobody uses.
 
     What stays: the release that runs, the current one, the one that a rollback goes to, and the ``keep`` newest.
@@ -96,7 +94,7 @@ def clean(host: Host, layout: Layout, keep: int = KEEP, *, protect: tuple[str, .
     return CleanResult(plan, 1024 * sum(sizes))
 
 
-def plan_clean(host: Host, layout: Layout, keep: int = KEEP, *, protect: tuple[str, ...] = ()) -> CleanPlan:
+def plan_clean(host: Host, layout: Layout, keep: int, *, protect: tuple[str, ...] = ()) -> CleanPlan:
     """Find what nobody uses; changes nothing. Arguments as for ``clean``."""
     return choose(look(host, layout), layout.name, keep, protect)
 
