@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 from cuzkops.remote.host import Script
 from cuzkops.remote.probes import ProcessInfo, parse_processes
 from cuzkops.remote.run_files import parse_record
 from cuzkops.remote.script import PRELUDE, PROCESSES, roots
-from cuzkops.units import format_bytes
+from cuzkops.units import format_bytes, format_instant
 from prover.protocol import DaemonRecord
 
 if TYPE_CHECKING:
@@ -146,5 +145,5 @@ def boot_id(host: Host) -> str:
 
 def describe_process(process: ProcessInfo) -> str:
     """Name a process in full: pid, executable, owner, start and size."""
-    started = datetime.fromtimestamp(process.started_unix_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    started = format_instant(process.started_unix_s)
     return f"{process.label}, started {started}, {format_bytes(process.footprint_bytes)}"

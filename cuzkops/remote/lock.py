@@ -21,7 +21,7 @@ from cuzkops.records import LockOwner
 from cuzkops.remote.audit import local_user
 from cuzkops.remote.host import Script
 from cuzkops.remote.procfs import DEAD_STATES, parse_stats
-from cuzkops.units import format_duration_s
+from cuzkops.units import format_duration_s, format_instant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -125,9 +125,9 @@ rm -rf -- "$lock"
 
 
 _YOUNG_S = 5
+"""A lock without a name that is not older is looked at again, for three seconds."""
 _SETTLING_ROUNDS = 15
 _SETTLING_S = 0.2
-"""A lock without a name that is younger than this is looked at again for three seconds."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class Holder:
         age = format_duration_s(self.age_s)
         if self.owner is None:
             return f"somebody who left no readable name (a client that died while it took the lock?), {age} ago"
-        since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.owner.since_unix_ns // 10**9))
+        since = format_instant(self.owner.since_unix_ns // 10**9)
         who = f"{self.owner.user}@{self.owner.host} (process {self.owner.pid})"
         return f"{who} in step {self.owner.step}, since {since}, changed {age} ago"
 
@@ -206,12 +206,7 @@ def acquire(host: Host, layout: Layout, owner: LockOwner, say: Callable[[str], N
     Raises:
         LockedError: Somebody else holds it.
     """
-    holder = _taken(host, acquire_script(layout, owner))
-    for _ in range(_SETTLING_ROUNDS):
-        if not _settles(holder):
-            break
-        time.sleep(_SETTLING_S)
-        holder = _taken(host, acquire_script(layout, owner))
+    holder = _settled(lambda: _taken(host, acquire_script(layout, owner)))
     if holder and holder.owner and died_here(holder.owner, owner):
         dead = holder
         holder = _taken(host, take_over_script(layout, owner, dead.text))
@@ -227,12 +222,7 @@ def refuse_locked(host: Host, layout: Layout, owner: LockOwner) -> None:
     Raises:
         LockedError: Somebody else holds it.
     """
-    holder = read(host, layout)
-    for _ in range(_SETTLING_ROUNDS):
-        if not _settles(holder):
-            break
-        time.sleep(_SETTLING_S)
-        holder = read(host, layout)
+    holder = _settled(lambda: read(host, layout))
     if holder and not (holder.owner and died_here(holder.owner, owner)):
         raise _locked(host, holder)
 
@@ -325,9 +315,15 @@ def _text(owner: LockOwner) -> str:
     return owner.model_dump_json(by_alias=True)
 
 
-def _settles(holder: Holder | None) -> bool:
-    """Whether a lock without a name is just being taken or given back."""
-    return holder is not None and holder.owner is None and holder.age_s <= _YOUNG_S
+def _settled(look: Callable[[], Holder | None]) -> Holder | None:
+    """Look again while a lock without a name is so young that it may just be taken or given back."""
+    holder = look()
+    for _ in range(_SETTLING_ROUNDS):
+        if holder is None or holder.owner is not None or holder.age_s > _YOUNG_S:
+            break
+        time.sleep(_SETTLING_S)
+        holder = look()
+    return holder
 
 
 def _locked(host: Host, holder: Holder) -> LockedError:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuzkops.errors import OpsError, UnreachableError, UsageError
 from cuzkops.paths import expanded
-from cuzkops.remote.hostkeys import SYSTEM_FILE, KnownHosts, Policy
+from cuzkops.remote.hostkeys import DEFAULT_PORT, SYSTEM_FILE, KnownHosts, Policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,8 +116,7 @@ def _open(hop: fabric.Connection, access: Access, on_host_key: Callable[[str], N
 
     place = f"{hop.host} port {hop.port}"
     known = known_hosts(hop.ssh_config, access.host_keys)
-    name = hop.ssh_config.get("hostkeyalias", hop.host)
-    port = 22 if "hostkeyalias" in hop.ssh_config else hop.port
+    name, port = known_as(hop)
     hop.client.set_missing_host_key_policy(_check_with(known, name, port, on_host_key))
     tried = identities(hop.ssh_config, access.identity)
     only = access.identity is not None or hop.ssh_config.get("identitiesonly", "no") == "yes"
@@ -148,6 +147,12 @@ def _open(hop: fabric.Connection, access: Access, on_host_key: Callable[[str], N
         raise UnreachableError("no-ssh", f"{place} closed the connection during the login") from error
     except (OSError, UnicodeError) as error:  # the idna codec refuses a name before any resolver is asked
         raise _unreachable(hop.host, hop.port, timeout_s, error) from error
+
+
+def known_as(hop: fabric.Connection) -> tuple[str, int]:
+    """The name and port under which known_hosts has a host: HostKeyAlias of ssh_config stands there without a port."""
+    alias = hop.ssh_config.get("hostkeyalias")
+    return (alias, DEFAULT_PORT) if alias is not None else (hop.host, hop.port)
 
 
 def known_hosts(ssh_config: dict[str, Any], wish: str = "") -> KnownHosts:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuzkops.remote.login import configured, identities, known_hosts
+from cuzkops.remote.login import configured, identities, known_as, known_hosts
 
 if TYPE_CHECKING:
     from cuzkops.target import Target
@@ -50,9 +50,6 @@ def look_at_login(target: Target, identity: Path | None = None) -> LoginFacts:
     connection = configured(target, 10)
     settings = connection.ssh_config
     keys = identities(settings, identity)
-    known = known_hosts(settings)
-    name = settings.get("hostkeyalias", connection.host)
-    port = 22 if "hostkeyalias" in settings else connection.port
     config = os.environ.get("CUZKOPS_SSH_CONFIG") or "~/.ssh/config"
     return LoginFacts(
         place=f"{connection.host} port {connection.port}",
@@ -61,7 +58,7 @@ def look_at_login(target: Target, identity: Path | None = None) -> LoginFacts:
         keys=keys,
         open_keys=[key for key in keys if Path(key).stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO)],
         agent=_agent(),
-        is_known=bool(known.key_types(name, port)),
+        is_known=bool(known_hosts(settings).key_types(*known_as(connection))),
     )
 
 

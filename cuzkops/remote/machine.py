@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cuzkops.records import Machine
 from cuzkops.remote.host import Script
-from cuzkops.remote.probes import parse_gpus
+from cuzkops.remote.probes import driver_version, parse_gpus
 from cuzkops.remote.script import NVIDIA, PRELUDE, SMI_TIMEOUT_S, roots
 
 if TYPE_CHECKING:
@@ -56,5 +56,5 @@ def parse_machine(output: str) -> Machine:
         thp=found(r"\[(\w+)\]"),
         load_1min=float(found(r"^load ([\d.]+)$") or 0),
         gpus=[gpu.name for gpu in parse_gpus(output.splitlines())],
-        driver=found(r"^driver .*?\b(\d{3,}\.\d+(?:\.\d+)?)\b"),
+        driver=driver_version(found(r"^driver (.*)$")),
     )

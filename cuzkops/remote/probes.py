@@ -74,12 +74,6 @@ class HostFacts(Facts):
         """What a new process may count on: see ``Memory``."""
         return self.memory.available_bytes
 
-    @property
-    def gpu_used_bytes(self) -> int | None:
-        """Memory used on all GPUs together, or None where nvidia-smi does not say."""
-        used = [gpu.used_bytes for gpu in self.gpus if gpu.used_bytes is not None]
-        return sum(used) if used else None
-
 
 class ProcessInfo(Facts):
     """One process as it was when it was looked at; (pid, start_ticks) name it for the life of the boot."""
@@ -234,7 +228,7 @@ def parse_host(output: str, folder: str) -> HostFacts:
         tools=frozenset(_words(lines, "tool")),
         pythons=_parse_pythons(lines),
         nvidia_devices=_words(lines, "device"),
-        nvidia_driver=_driver_version(_word(lines, "driver")),
+        nvidia_driver=driver_version(_word(lines, "driver")),
         nvidia_smi=_word(lines, "smi") or "missing",
         gpus=parse_gpus(lines),
         in_container="container" in lines or any(re.match(r"\S+ / overlay ", line) for line in lines),
@@ -280,7 +274,8 @@ def _libc(lines: list[str]) -> tuple[Literal["glibc", "musl", "unknown"], str]:
     return ("musl" if "musl" in lines or "musl" in text else "unknown"), ""
 
 
-def _driver_version(text: str) -> str:
+def driver_version(text: str) -> str:
+    """Find the version in what the shell function ``nvidia`` prints of the driver; empty where there is none."""
     found = re.search(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b", text)
     return found[1] if found else ""
 

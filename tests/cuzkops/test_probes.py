@@ -161,7 +161,7 @@ def test_nvidia_smi_never_blocks(host: LocalHost, tmp_path: Path, monkeypatch: p
 
 def test_without_nvidia_smi_nothing_is_claimed(host: LocalHost, tmp_path: Path) -> None:
     facts = probe_host(host, str(tmp_path), kernel=recorded_kernel(tmp_path / "k", files={}))
-    assert (facts.nvidia_devices, facts.nvidia_driver, facts.gpu_used_bytes) == ([], "", None)
+    assert (facts.nvidia_devices, facts.nvidia_driver, facts.gpus) == ([], "", [])
 
 
 def test_the_driver_is_read_from_proc(host: LocalHost, tmp_path: Path) -> None:
