@@ -58,6 +58,11 @@ class DeployConfig:
     source: str
 
     @property
+    def host_digests(self) -> dict[str, str]:
+        """Those of ``host_circuits`` that are named by digest."""
+        return {name: where for name, where in self.host_circuits.items() if not where.startswith("/")}
+
+    @property
     def is_bare(self) -> bool:
         """Whether nobody named a configuration or a circuit."""
         return self.source == _DEFAULT_SOURCE and not (self.circuits or self.host_circuits)

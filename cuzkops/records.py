@@ -59,6 +59,11 @@ class Manifest(StoredRecord):
     builder: str = Field(description='"docker" or "local", for people; nothing depends on it')
     built_unix_ns: int
 
+    @property
+    def layer_digests(self) -> list[str]:
+        """Digests of the layers, in their order."""
+        return [layer.sha256 for layer in self.layers]
+
 
 class ExtractRecord(StoredRecord):
     """``build.json`` beside what was taken out of somebody else's image: what it is, and from what it was made."""

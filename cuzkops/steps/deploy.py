@@ -228,8 +228,7 @@ class _Deploy:
 
 
 def _release(release_id: str, artifact: Artifact, config: DeployConfig) -> Release:
-    circuits = {name: circuit.sha256 for name, circuit in config.circuits.items()}
-    circuits |= {name: where for name, where in config.host_circuits.items() if not where.startswith("/")}
+    circuits = {name: circuit.sha256 for name, circuit in config.circuits.items()} | config.host_digests
     return Release(release_id, artifact.manifest, config.sha256, circuits, config.budget_bytes)
 
 

@@ -25,12 +25,11 @@ from cuzkops.remote.releases import (
     inventory_script,
     layer_script,
     present_script,
-    release_script,
 )
 from cuzkops.steps.clean import CleanResult, clean
 from cuzkops.steps.findings import Finding
 from cuzkops.steps.inventory import Inventory, Item, check_space, parse_inventory, unpacked_bytes
-from cuzkops.steps.verify import read_release
+from cuzkops.steps.verify import LONGEST_S, join_script, read_release
 from cuzkops.units import format_bytes
 
 if TYPE_CHECKING:
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
 _SLOW_DISK_BYTES_S = 10e6
 """A host that is slower still needs to be known about."""
 _MUCH_BYTES = 4 << 30
-_LONGEST_S = 4 * 3600
-"""For keys that the host has and this machine does not: their size is not known here."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +174,7 @@ def preflight_space(host: Host, layout: Layout, request: ShipRequest) -> list[Fi
 def present_items_script(layout: Layout, request: ShipRequest) -> Script:
     """What ``preflight_space`` runs."""
     circuits = list(dict.fromkeys(circuit.sha256 for circuit in request.config.circuits.values()))
-    return present_script(layout, _layer_digests(request), circuits)
+    return present_script(layout, request.artifact.manifest.layer_digests, circuits)
 
 
 def plan_ship(layout: Layout, request: ShipRequest) -> list[Script]:
@@ -193,35 +190,22 @@ def plan_ship(layout: Layout, request: ShipRequest) -> list[Script]:
     return scripts if request.keep is None else [*scripts, holdings_script(layout)]
 
 
-def _layer_digests(request: ShipRequest) -> list[str]:
-    return [layer.sha256 for layer in request.artifact.manifest.layers]
-
-
-def _host_digests(request: ShipRequest) -> dict[str, str]:
-    """Circuits that only the host can have, by digest."""
-    return {name: where for name, where in request.config.host_circuits.items() if not where.startswith("/")}
-
-
 def _patience_s(request: ShipRequest) -> float:
     """How long the host may take to hash what it has."""
-    if _host_digests(request):
-        return _LONGEST_S
+    if request.config.host_digests:  # of keys that this machine does not have the size is not known here
+        return LONGEST_S
     return 120 + sum(item.n_bytes + item.unpacked_bytes for item in _items(request)) / _SLOW_DISK_BYTES_S
 
 
 def _inventory_script(layout: Layout, request: ShipRequest) -> Script:
     circuits = [circuit.sha256 for circuit in request.config.circuits.values()]
-    circuits = list(dict.fromkeys([*circuits, *_host_digests(request).values()]))
-    layers = _layer_digests(request)
+    circuits = list(dict.fromkeys([*circuits, *request.config.host_digests.values()]))
+    layers = request.artifact.manifest.layer_digests
     return inventory_script(layout, request.release_id, layers, circuits, thorough=request.thorough)
 
 
 def _release_script(layout: Layout, request: ShipRequest, token: str) -> Script:
-    manifest = request.artifact.manifest.model_dump_json(by_alias=True, indent=1) + "\n"
-    layers = _layer_digests(request)
-    return release_script(
-        layout, request.release_id, layers, manifest=manifest, config=request.config.text, token=token
-    )
+    return join_script(layout, request.release_id, request.artifact.manifest, request.config.text, token)
 
 
 def _items(request: ShipRequest) -> list[Item]:
@@ -243,7 +227,7 @@ def _files_sha256(item: Item) -> str:
 
 
 def _check_host_circuits(host: Host, request: ShipRequest, inventory: Inventory) -> None:
-    for name, sha256 in _host_digests(request).items():
+    for name, sha256 in request.config.host_digests.items():
         if sha256 in inventory.verdicts.whole:
             continue
         damage = inventory.verdicts.damaged.get(sha256)

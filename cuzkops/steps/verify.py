@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cuzkops.remote.host import Host, Script
     from cuzkops.remote.layout import Layout
 
-_LONGEST_S = 4 * 3600
+LONGEST_S = 4 * 3600
 """Keys of hundreds of GiB are hashed once; a connection that dies meanwhile is noticed much earlier."""
 
 
@@ -94,7 +94,7 @@ def verify(host: Host, layout: Layout, release: Release, *, thorough: bool = Fal
         OpsError: Something is missing or damaged; all of it is named.
     """
     script = plan_verify(layout, release.release_id, release.manifest, release.circuits, thorough=thorough)
-    verdicts = parse_verdicts(host.run(script, timeout_s=_LONGEST_S).check().out.splitlines())
+    verdicts = parse_verdicts(host.run(script, timeout_s=LONGEST_S).check().out.splitlines())
     problems = []
     if "release" not in verdicts.whole:
         problems.append(verdicts.damaged.get("release", "it is not there"))
@@ -114,24 +114,27 @@ def remake(host: Host, layout: Layout, release: Release) -> bool:
     Returns:
         Whether its layers were whole. Its keys are not looked at.
     """
-    layers = [layer.sha256 for layer in release.manifest.layers]
-    done = host.run(verify_layers_script(layout, layers), timeout_s=_LONGEST_S).check()
+    layers = release.manifest.layer_digests
+    done = host.run(verify_layers_script(layout, layers), timeout_s=LONGEST_S).check()
     if not parse_verdicts(done.out.splitlines()).whole >= set(layers):
         return False
-    manifest = release.manifest.model_dump_json(by_alias=True, indent=1) + "\n"
-    script = release_script(
-        layout, release.release_id, layers, manifest=manifest, config=release.config, token=secrets.token_hex(4)
-    )
-    host.run(script, timeout_s=300).check()
+    token = secrets.token_hex(4)
+    host.run(join_script(layout, release.release_id, release.manifest, release.config, token), timeout_s=300).check()
     return True
+
+
+def join_script(layout: Layout, release_id: str, manifest: Manifest, config: bytes, token: str) -> Script:
+    """What makes a release of its layers, which are on the host; ``token`` is the end of its temporary name."""
+    text = manifest.model_dump_json(by_alias=True, indent=1) + "\n"
+    return release_script(layout, release_id, manifest.layer_digests, manifest=text, config=config, token=token)
 
 
 def plan_verify(
     layout: Layout, release_id: str, manifest: Manifest, circuits: dict[str, str], *, thorough: bool = False
 ) -> Script:
     """What ``verify`` runs on the host."""
-    layers = [layer.sha256 for layer in manifest.layers]
-    return verify_release_script(layout, release_id, layers, list(circuits.values()), thorough=thorough)
+    digests = list(circuits.values())
+    return verify_release_script(layout, release_id, manifest.layer_digests, digests, thorough=thorough)
 
 
 def damaged(release_id: str, host: Host, what: str, problems: list[str] | None = None) -> OpsError:
