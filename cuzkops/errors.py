@@ -6,12 +6,12 @@
     ├── UsageError         2  usage, configuration or preflight: nothing was touched
     ├── UnreachableError   3  the host cannot be reached, or its key is not trusted
     ├── TimeoutExpired     4  timed out, or memory did not come back
-    ├── UnreadableError    5  a log or run that cannot be read
+    ├── UnreadableError    5  a log or run that cannot be read or compared
     ├── LockedError        6  another deploy holds the lock
-    └── RegressionError    7  a regression gate tripped
+    └── RegressionError    7  kept for regression gates: nothing raises it yet
 
-Raised early, caught once, in ``cuzkops.cli.main``, which prints the sentence and sets the exit status. Two statuses
-belong to no class: 70 (our own fault: the traceback goes to a file) and 130 (interrupted).
+Raised early, caught once, in ``cuzkops.cli``, which prints the sentence and sets the exit status. Two statuses belong
+to no class: 70 (our own fault: the traceback goes to a file) and 130 (interrupted).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class OpsError(Exception):
 
 
 class UsageError(OpsError):
-    """Usage, configuration, playbook or preflight: nothing was touched."""
+    """Usage, configuration or preflight: nothing was touched."""
 
     exit_status = 2
 

@@ -29,6 +29,11 @@ def glibc_of(path: Path) -> tuple[int, int] | None:
     return max(found, default=None)
 
 
+def glibc_version(text: str) -> tuple[int, ...]:
+    """A version as it is written, ``"2.36"``, in a form that can be compared."""
+    return tuple(int(part) for part in text.split(".") if part.isdigit())
+
+
 def glibc_floor(folder: Path) -> tuple[int, int] | None:
     """The highest glibc version that any file below ``folder`` asks for, or None if none asks."""
     found = (glibc_of(path) for path in folder.rglob("*") if path.is_file() and not path.is_symlink())

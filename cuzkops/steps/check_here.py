@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cuzkops.artifact.elf import glibc_version
 from cuzkops.artifact.layers import unpack_layers
 from cuzkops.artifact.listing import list_archive
 from cuzkops.artifact.runtime import cache_folder, prune
@@ -88,7 +89,7 @@ def why_not_here(artifact: Artifact) -> str:
     if not sys.platform.startswith("linux") or manifest.target.partition("-")[0] != platform.machine():
         return f"it is for {manifest.target}, and this machine is {platform.machine()}"
     libc, version = platform.libc_ver()
-    if libc != "glibc" or _version(version) < _version(manifest.glibc_floor):
+    if libc != "glibc" or glibc_version(version) < glibc_version(manifest.glibc_floor):
         return f"it needs glibc {manifest.glibc_floor}, and this machine has {libc or 'another'} {version}"
     return ""
 
@@ -139,7 +140,3 @@ def _is_certain(problem: Problem, config: DeployConfig) -> bool:
 
 def _finding(problem: Problem) -> Finding:
     return Finding("configuration", "error", problem.where, f"{problem.where}: {problem.message}", problem.hint)
-
-
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(".") if part.isdigit())

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from cuzkops.artifact.elf import glibc_version
 from cuzkops.errors import UnreadableError, UsageError
 from cuzkops.records import KillRecord
 from cuzkops.remote.daemon import DaemonView, describe_process, find_daemon
@@ -21,8 +22,6 @@ from cuzkops.units import format_bytes
 from prover.protocol import SOCKET_PATH_LIMIT_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from cuzkops.configuration import DeployConfig
     from cuzkops.records import Manifest
     from cuzkops.remote.host import Host
@@ -37,12 +36,11 @@ _MAX_HOLDERS = 10
 
 @dataclass(frozen=True)
 class PreflightReport:
-    """What ``preflight_host`` found. ``holders`` are the processes that stand in the way."""
+    """What ``preflight_host`` found."""
 
     facts: HostFacts
     findings: list[Finding]
     daemon: DaemonView | None
-    holders: list[ProcessInfo]
 
 
 def preflight_host(
@@ -71,21 +69,16 @@ def preflight_host(
     own_pids = {process.pid for process in own}
     others = [process for process in seen if process.pid not in own_pids]
     findings = [*_folder_findings(facts), *_socket_findings(layout), *_visibility_findings(facts), *unreadable]
-    holders: dict[int, ProcessInfo] = {}
     if need_bytes is not None:
         giving_back = sum(process.footprint_bytes for process in own)
         in_the_way = [process for process in others if process.footprint_bytes >= MIN_BYTES][:_MAX_HOLDERS]
-        short = _memory_findings(facts, need_bytes, giving_back, in_the_way)
-        findings += short
-        holders |= {process.pid: process for process in in_the_way if short}
+        findings += _memory_findings(facts, need_bytes, giving_back, in_the_way)
     if needs_gpu:
-        on_gpu = [process for process in others if _uses_gpu(process)]
-        findings += [_gpu_finding(process) for process in on_gpu]
-        holders |= {process.pid: process for process in on_gpu}
+        findings += [_gpu_finding(process) for process in others if _uses_gpu(process)]
     if need_gpu_bytes:
         own_on_gpu = any(_uses_gpu(process) for process in own)
         findings += gpu_findings(facts, need_gpu_bytes, giving_back=own_on_gpu)
-    return PreflightReport(facts, findings, daemon, list(holders.values()))
+    return PreflightReport(facts, findings, daemon)
 
 
 def _daemon(host: Host, layout: Layout, kernel: dict[str, str] | None) -> tuple[DaemonView | None, list[Finding]]:
@@ -224,7 +217,7 @@ def _gpu_finding(process: ProcessInfo) -> Finding:
     return Finding("gpu", "error", "gpu", message, _stop_or_adopt([process]), {"holders": [process.model_dump()]})
 
 
-def _stop_or_adopt(holders: Iterable[ProcessInfo]) -> str:
+def _stop_or_adopt(holders: list[ProcessInfo]) -> str:
     texts = (f"`cuzkops kill --pid {holder.pid}` stops it" for holder in holders)
     adopt = next((f"`cuzkops adopt {holder.pid}` takes it over as the daemon" for holder in holders), "")
     return "; ".join([*texts, adopt])
@@ -266,17 +259,13 @@ def _libc_findings(facts: HostFacts, manifest: Manifest) -> list[Finding]:
     if not facts.libc_version:
         message = f"the host's glibc version could not be found; the artifact needs {floor}"
         return [Finding("glibc-unknown", "warning", "host", message)]
-    if _version(facts.libc_version) >= _version(floor):
+    if glibc_version(facts.libc_version) >= glibc_version(floor):
         return []
     message = f"the host has glibc {facts.libc_version}, and the artifact needs {floor} or newer"
     hint = "build on an older base image (--base-image), or use a newer host"
     if manifest.builder == "local":
         hint = "build with --builder docker, which is for older hosts too, or use a newer host"
     return [Finding("glibc", "error", "host", message, hint)]
-
-
-def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(".") if part.isdigit())
 
 
 def _python_findings(facts: HostFacts, manifest: Manifest) -> list[Finding]:

@@ -56,11 +56,6 @@ class StatusReport:
     starting: Starting | None = None
     orphans: tuple[ProcessInfo, ...] = ()
 
-    @property
-    def peak_bytes(self) -> int | None:
-        """Peak resident memory of the daemon, for run.json, or None where it does not say."""
-        return self.answer.memory.peak_rss_bytes if self.answer else None
-
 
 def status(host: Host, layout: Layout) -> StatusReport:
     """Look at a host and its daemon; changes nothing.

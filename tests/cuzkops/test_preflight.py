@@ -134,7 +134,6 @@ def test_a_host_with_room_has_no_error_and_nothing_is_created(host: LocalHost, l
     before = set(Path(layout.remote_dir).iterdir())
     report = preflight_host(host, layout, MIB, needs_gpu=False)
     assert [finding for finding in report.findings if finding.severity == "error"] == []
-    assert report.holders == []
     raise_findings(report)
     assert set(Path(layout.remote_dir).iterdir()) == before
 
@@ -148,7 +147,6 @@ def test_too_little_memory_names_its_holders_and_how_to_stop_or_adopt_them(host:
         memory = probe_host(host, layout.home).memory
         most = min(memory.total_bytes, memory.cgroup_limit_bytes or memory.total_bytes)
         report = preflight_host(host, layout, most)
-        assert process.pid in [holder.pid for holder in report.holders]
         with pytest.raises(UsageError) as refused:
             raise_findings(report)
     message, hint = refused.value.message, refused.value.hint
@@ -226,7 +224,7 @@ def test_a_foreign_process_on_the_gpu_is_refused_by_name(host: LocalHost, layout
     code = f"import time; f = open({kernel['DEV'] + '/nvidia0'!r}); print('ready', flush=True); time.sleep(600)"
     with running(sys.executable, "-c", code) as process:
         report = preflight_host(host, layout, kernel=kernel)
-        assert [holder.pid for holder in report.holders] == [process.pid]
+        assert codes(report) == ["gpu"]
         with pytest.raises(UsageError, match=f"the GPU is in use .*nvidia0.* by pid {process.pid}"):
             raise_findings(report)
         assert codes(preflight_host(host, layout, needs_gpu=False, kernel=kernel)) == []
