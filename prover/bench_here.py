@@ -159,7 +159,6 @@ def _engine(setting: Setting, load: bench.Load, files: synthetic.SyntheticFiles,
         log.header(
             build_id="source",
             release_id="none",
-            launch_id=_RUN,
             config_sha256="none",
             backend=backend.name,
             threads=backend.threads,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import kernels
@@ -98,8 +98,8 @@ def examine(config: Config) -> Findings:
     if (problem := _backend_problem(config)) is not None:
         problems.append(problem)
     budget_bytes = config.settings.memory.budget_bytes
-    plan = Plan(plans, auto_budget_bytes()) if budget_bytes is None else Plan(plans, budget_bytes)
-    return Findings(replace(plan, is_auto=budget_bytes is None), problems, _misfits(plan))
+    plan = Plan(plans, auto_budget_bytes(), is_auto=True) if budget_bytes is None else Plan(plans, budget_bytes)
+    return Findings(plan, problems, _misfits(plan))
 
 
 def auto_budget_bytes() -> int:

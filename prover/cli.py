@@ -285,5 +285,7 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _release_id(given: str | None) -> str:
-    folder = os.environ.get("PROVER_RELEASE_DIR", "")
-    return given or (Path(folder).name if folder else "source")
+    from prover.instance import release_folder  # noqa: PLC0415 - the same
+
+    folder = release_folder()
+    return given or (folder.name if folder else "source")

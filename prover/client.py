@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import os
 import socket
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from prover.errors import ProverError
-from prover.instance import Home, expanded, is_alive
+from prover.instance import Home, expanded, is_alive, release_folder
 
 if TYPE_CHECKING:
     from prover.protocol import DaemonRecord, ErrorBody
@@ -28,9 +27,9 @@ def find_home(given: str | None) -> Home:
     """Find the daemon's home: as given, else that of the release this program belongs to, else the default one."""
     if given:
         return Home(expanded(Path(given), "--home").absolute())
-    release = os.environ.get("PROVER_RELEASE_DIR", "")
-    if release and Path(release).absolute().parent.name == "releases":
-        return Home(Path(release).absolute().parents[1])
+    release = release_folder()
+    if release is not None and release.absolute().parent.name == "releases":
+        return Home(release.absolute().parents[1])
     from prover.protocol import DEFAULT_NAME, DEFAULT_REMOTE_DIR  # noqa: PLC0415 - see prover.instance.read_record
 
     return Home(expanded(Path(DEFAULT_REMOTE_DIR, DEFAULT_NAME), "the default home"))

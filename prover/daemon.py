@@ -113,7 +113,6 @@ class Daemon:
         self._log.header(
             build_id=build_id,
             release_id=ids.release_id,
-            launch_id=ids.launch_id,
             config_sha256=config.sha256,
             backend=self._backend.name,
             threads=self._backend.threads,

@@ -90,7 +90,6 @@ class TimingLog:
         *,
         build_id: str,
         release_id: str,
-        launch_id: str,
         config_sha256: str,
         backend: str,
         threads: int,
@@ -101,7 +100,6 @@ class TimingLog:
         Args:
             build_id: What was built.
             release_id: The release on the host.
-            launch_id: The launch.
             config_sha256: Digest of the configuration.
             backend: What computes.
             threads: Threads of the host backend.
@@ -116,7 +114,7 @@ class TimingLog:
                 schema=SCHEMA,
                 build=word(build_id),
                 release=word(release_id),
-                launch=word(launch_id),
+                launch=word(self._launch_id),
                 config=config_sha256,
                 host=word(socket.gethostname()),
                 gpus=gpus,

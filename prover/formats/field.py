@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kernels import moduli
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# https://www.ietf.org/archive/id/draft-irtf-cfrg-pairing-friendly-curves-11.html section 4.2.1
-P = 0x1A0111EA397FE69A4B1BA7B6434BACD764774B84F38512BF6730D2A0F6B0F6241EABFFFEB153FFFFB9FEFFFFFFFFAAAB
-R = 0x73EDA753299D7D483339D80809A1D80553BDA402FFFE5BFEFFFFFFFF00000001
+P, R = moduli.P, moduli.R
 _R_LIMBS = [(R >> (64 * i)) & (2**64 - 1) for i in range(4)]
 _FP_RADIX_INVERSE = pow(2**384, -1, P)
 

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 VERSION = 1
 G1_BYTES = 96
 G2_BYTES = 192
-COEFFICIENT_BYTES = 44
 MAX_DOMAIN_SIZE = 2**31  # the double domain needs roots of unity of order 2^32, and Fr has no more
 PROTOCOLS = {1: "Groth16", 2: "PLONK", 10: "FFLONK"}
 
 POINTS_OFFSET = 4 + 48 + 4 + 32 + 12  # in section 2
-_COEFFICIENT = np.dtype([("matrix", "<u4"), ("row", "<u4"), ("wire", "<u4"), ("value", "<u8", (4,))])
+COEFFICIENT = np.dtype([("matrix", "<u4"), ("row", "<u4"), ("wire", "<u4"), ("value", "<u8", (4,))])
+COEFFICIENT_BYTES = COEFFICIENT.itemsize
 
 PointsT = TypeVar("PointsT", G1Affine, G2Affine)
 
@@ -341,7 +341,7 @@ def _n_coefficients(file: Container, value_bytes: int) -> int:
 
 
 def _read_matrices(file: Container, header: ZkeyHeader) -> tuple[CsrRows, CsrRows]:
-    entries = file.read_records(file.section(4, "coefficients"), 4, _COEFFICIENT)
+    entries = file.read_records(file.section(4, "coefficients"), 4, COEFFICIENT)
     limits = (("matrix", 2), ("row", header.domain_size), ("wire", header.n_vars))
     for word, (field, limit) in enumerate(limits):
         bad = np.flatnonzero(entries[field] >= limit)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 
-from prover.formats.container import HEAD_BYTES
 from prover.formats.field import P, R
-from prover.formats.zkey import COEFFICIENT_BYTES, G1_BYTES, G2_BYTES, POINTS_OFFSET, VERSION
+from prover.formats.zkey import COEFFICIENT, COEFFICIENT_BYTES, G1_BYTES, G2_BYTES, POINTS_OFFSET, VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -17,8 +16,9 @@ if TYPE_CHECKING:
     from kernels.interface import G1Affine, G2Affine
     from prover.formats.zkey import ZkeyHeader
 
+__all__ = ["COEFFICIENT", "write_zkey"]
+
 ORDER = (1, 2, 4, 3, 9, 8, 5, 6, 7, 10)  # as snarkjs groth16 setup writes them
-COEFFICIENT = np.dtype([("matrix", "<u4"), ("row", "<u4"), ("wire", "<u4"), ("value", "<u8", (4,))])
 _CONTRIBUTIONS = bytes(64) + struct.pack("<I", 0)  # section 10: no digest of a circuit, nobody contributed
 
 
@@ -36,11 +36,6 @@ def section_bytes(header: ZkeyHeader) -> dict[int, int]:
         9: header.domain_size * G1_BYTES,
         10: len(_CONTRIBUTIONS),
     }
-
-
-def file_bytes(header: ZkeyHeader) -> int:
-    """Size of the file of a key, from its counts."""
-    return HEAD_BYTES + sum(HEAD_BYTES + n for n in section_bytes(header).values())
 
 
 def write_zkey(

@@ -6,15 +6,12 @@ growth of a process. The terms follow ``prover.formats.zkey``, ``prover.groth16`
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from prover.formats.zkey import COEFFICIENT_BYTES, G1_BYTES, G2_BYTES, read_header
+from prover.formats.zkey import COEFFICIENT_BYTES, G1_BYTES, G2_BYTES
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from prover.formats.zkey import ZkeyHeader
 
 FR_BYTES = 32
@@ -43,21 +40,13 @@ class MemoryEstimate:
     work_bytes: int
 
 
-def estimate(zkey: Path, threads: int | None = None) -> MemoryEstimate:
-    """Bound the memory of a circuit on the host backend.
+def estimate_of(header: ZkeyHeader, threads: int) -> MemoryEstimate:
+    """Bound the memory of a circuit on the host backend from its counts.
 
     Args:
-        zkey: Its proving key; only the headers are read.
-        threads: Of the backend; None is one for each CPU that this process may run on.
-
-    Raises:
-        InputError: The file is not a sound key.
+        header: Of its proving key.
+        threads: Of the backend.
     """
-    return estimate_of(read_header(zkey), threads or len(os.sched_getaffinity(0)))
-
-
-def estimate_of(header: ZkeyHeader, threads: int) -> MemoryEstimate:
-    """Bound the memory of a circuit from its counts."""
     points_bytes = (
         header.n_vars * (2 * G1_BYTES + G2_BYTES)  # A, B1 and B2
         + (header.n_vars - header.n_public - 1) * G1_BYTES  # C

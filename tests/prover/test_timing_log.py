@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 HEADER = {
     "build_id": "b",
     "release_id": "r",
-    "launch_id": "l",
     "config_sha256": "c",
     "backend": "host",
     "options": "daemon.name:prover/memory.budget:auto",
