@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cuzkops.commands.options import KEEP, DryRun, Keep, keep_count, on_host
+from cuzkops.commands.options import KEEP, DryRun, Keep, on_host
 from cuzkops.session import Place
 
 if TYPE_CHECKING:
@@ -21,16 +21,15 @@ def clean(place: Place, *, keep: Keep = KEEP, dry_run: DryRun = False) -> None:
     """
     from cuzkops.steps import clean as step  # noqa: PLC0415 - `--help` loads no records
 
-    n_kept = keep_count(keep)
     with place.open(remember=False) as (host, layout):
         if dry_run:
-            plan = step.plan_clean(host, layout, n_kept)
+            plan = step.plan_clean(host, layout, keep)
             place.screen.say(plan_text(plan))
             place.screen.plan([] if plan.is_empty else [step.clean_script(layout, plan)])
             return
         place.session.interrupted = f"what was removed is gone; go on with: {place.again('clean')}"
         with place.locked(host, layout, "clean"):
-            result = step.clean(host, layout, n_kept)
+            result = step.clean(host, layout, keep)
         place.screen.say(plan_text(result.removed))
         place.screen.result(result, "nothing to remove" if result.removed.is_empty else result.sentence)
 

@@ -21,7 +21,6 @@ from cuzkops.commands.options import (
     Thorough,
     Timeout,
     grace_s,
-    keep_count,
     on_host,
     size_bytes,
 )
@@ -87,7 +86,7 @@ def deploy(
             grace_s=grace_s(grace),
             wait_timeout_s=parse_duration_s(timeout),
             thorough=thorough,
-            keep=keep_count(keep),
+            keep=keep,
         )
         if dry_run:
             place.screen.plan(step.plan(host, layout, request, load_artifact(artifact or DEFAULT_ARTIFACT)))

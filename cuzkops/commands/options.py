@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cuzkops.errors import UsageError
 from cuzkops.session import Session, find_place
 from cuzkops.units import parse_duration_s, parse_size_bytes
 
@@ -98,7 +97,9 @@ Thorough = Annotated[
 ]
 Keep = Annotated[
     int,
-    typer.Option("--keep", metavar="N", help="Releases of this daemon that stay on the host, besides those in use."),
+    typer.Option(
+        "--keep", metavar="N", min=1, help="Releases of this daemon that stay on the host, besides those in use."
+    ),
 ]
 KEEP = 5
 Need = Annotated[
@@ -187,17 +188,6 @@ def on_host(command: Callable[..., None]) -> Callable[..., None]:
         command(place, **values)
 
     return _extend(command, call, common)
-
-
-def keep_count(keep: int) -> int:
-    """Read how many releases stay.
-
-    Raises:
-        UsageError: It is none that makes sense.
-    """
-    if keep < 1:
-        raise UsageError("keep", f"--keep {keep} would leave nothing to go back to", "keep at least 1")
-    return keep
 
 
 def size_bytes(text: str | None) -> int | None:

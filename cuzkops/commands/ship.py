@@ -6,18 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cuzkops.commands.build import DEFAULT_ARTIFACT
-from cuzkops.commands.options import (
-    KEEP,
-    Artifact,
-    Budget,
-    Circuits,
-    Config,
-    DryRun,
-    Keep,
-    Thorough,
-    keep_count,
-    on_host,
-)
+from cuzkops.commands.options import KEEP, Artifact, Budget, Circuits, Config, DryRun, Keep, Thorough, on_host
 from cuzkops.errors import UsageError
 from cuzkops.paths import expanded
 from cuzkops.rendering import Meter
@@ -60,7 +49,7 @@ def ship(
     from cuzkops.steps.preflight import refuse_losing_circuits  # noqa: PLC0415 - the same
 
     carried = carried_config(place, config, circuit, budget)
-    request = step.ShipRequest(load_artifact(artifact or DEFAULT_ARTIFACT), carried, thorough, keep_count(keep))
+    request = step.ShipRequest(load_artifact(artifact or DEFAULT_ARTIFACT), carried, thorough, keep)
     place = replace(place, name=carried.name)
     with place.open(remember=not dry_run) as (host, layout):
         refuse_losing_circuits(host, layout, carried)
