@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -61,6 +61,7 @@ class Place:
         remote_dir: Folder on the host, ``~`` not yet expanded.
         identity: Private key for SSH, or None for what ssh_config and the agent offer.
         host_key: ``"strict"`` or ``"accept-new"`` for hosts never seen; empty for what ssh_config says.
+        name_given: Whether somebody named the daemon; else ``name`` is the default one.
     """
 
     session: Session
@@ -71,7 +72,7 @@ class Place:
     remote_dir: str
     identity: Path | None = None
     host_key: str = ""
-    name_given: bool = field(default=False)
+    name_given: bool = False
 
     @property
     def screen(self) -> Screen:

@@ -57,7 +57,7 @@ class DaemonRecord(StoredRecord):
     """``run/daemon.json``: who runs here.
 
     Written atomically by the daemon at start and at each change of ``state`` while it holds a flock on
-    ``run/daemon.lock``. For a daemon that is not ours ``launch`` or ``adopt`` writes the same file. The process is
+    ``run/daemon.lock``. For a daemon that is not ours ``adopt`` writes the same file. The process is
     the one with this (boot_id, pid, start_ticks); a file that outlived its process describes nobody.
     """
 

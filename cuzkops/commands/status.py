@@ -53,8 +53,6 @@ def status_text(name: str, report: StatusReport) -> str:
 
 
 def _daemon_text(name: str, view: DaemonView | None, current: str | None) -> str:
-    from cuzkops.remote.daemon import describe_process  # noqa: PLC0415 - `--help` loads no records
-
     if view is None:  # a daemon that ended in order takes its record with it
         return f"daemon {name}: " + (
             f"not running; release {current} was launched last" if current else "never launched"
@@ -64,7 +62,7 @@ def _daemon_text(name: str, view: DaemonView | None, current: str | None) -> str
         why = "its process has ended" if view.status == "gone" else "its record is of another boot or process"
         return f"daemon {name}: not running; release {record.release_id} was launched as pid {record.pid}, {why}"
     what = "adopted" if not record.is_ours else f"{record.state}, release {record.release_id}"
-    return f"daemon {name}: {what}; {describe_process(view.process)}"
+    return f"daemon {name}: {what}; {_process_text(view.process)}"
 
 
 def _process_text(process: ProcessInfo) -> str:

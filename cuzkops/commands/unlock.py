@@ -18,13 +18,14 @@ def unlock(place: Place, *, yes: Yes = False, dry_run: DryRun = False) -> None:
 
     A lock of this client whose process is dead is taken over without this.
     """
-    from cuzkops.steps import unlock as step  # noqa: PLC0415 - `--help` loads no records
+    from cuzkops.remote.lock import read as read_lock  # noqa: PLC0415 - `--help` loads no records
+    from cuzkops.steps import unlock as step  # noqa: PLC0415 - the same
 
     with place.open(remember=False) as (host, layout):
         if dry_run:
             place.screen.plan(step.plan_unlock(layout))
             return
-        holder = step.find_holder(host, layout)
+        holder = read_lock(host, layout)
         if holder is None:
             place.screen.result({"unlocked": False, "holder": None}, f"{place.target} is not locked")
             return

@@ -20,7 +20,7 @@ from cuzkops.errors import LockedError, OpsError
 from cuzkops.records import LockOwner
 from cuzkops.remote.audit import local_user
 from cuzkops.remote.host import Script
-from cuzkops.remote.procfs import DEAD_STATES, parse_stats
+from cuzkops.remote.procfs import DEAD_STATES, TICKS_PER_S, parse_stats
 from cuzkops.units import format_duration_s, format_instant
 
 if TYPE_CHECKING:
@@ -378,4 +378,4 @@ def _start_ticks_elsewhere(pid: int) -> int | None:
         started_s: float = psutil.Process(pid).create_time() - psutil.boot_time()
     except psutil.NoSuchProcess:
         return None
-    return round(started_s * 100)
+    return round(started_s * TICKS_PER_S)

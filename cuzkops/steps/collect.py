@@ -122,7 +122,7 @@ def pull(host: Host, layout: Layout, state: State, progress: Progress = lambda *
         OpsError: There are no logs, or they cannot be read or kept.
     """
     daemon = find_daemon(host, layout)
-    if daemon is not None and daemon.record.release_id == "adopted":
+    if daemon is not None and not daemon.record.is_ours:
         return _pull_adopted(host, state.run(daemon.record.launch_id).logs, daemon.record, progress)
     live = daemon is not None and daemon.is_live
     launch_id = daemon.record.launch_id if daemon is not None and live else newest_launch(host, layout)

@@ -175,7 +175,7 @@ class _Deploy:
             need_bytes = self._request.declared_need_bytes
             # Whether others on the GPU stand in the way is known after the check.
             report = preflight_host(self._host, self._layout, need_bytes, needs_gpu=False)
-            raise_findings(report)
+            raise_findings(report.findings)
             warn(self._observer, report.findings)
             runs = "no daemon runs there"
             if report.daemon is not None and report.daemon.is_live:

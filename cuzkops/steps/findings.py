@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from cuzkops.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @dataclass(frozen=True)
@@ -30,25 +32,16 @@ class Finding:
     details: dict[str, object] = field(default_factory=dict)
 
 
-class HasFindings(Protocol):
-    """A report with findings in it."""
-
-    @property
-    def findings(self) -> list[Finding]:
-        """All of them."""
-
-
-def raise_findings(findings: HasFindings | Sequence[Finding]) -> None:
+def raise_findings(findings: Sequence[Finding]) -> None:
     """Refuse when there is an error among the findings: all of them in one message.
 
     Raises:
         UsageError: At least one finding is an error. Its details list all findings.
     """
-    found = findings if isinstance(findings, Sequence) else findings.findings
-    errors = [finding for finding in found if finding.severity == "error"]
+    errors = [finding for finding in findings if finding.severity == "error"]
     if not errors:
         return
-    rows = [finding_row(finding) for finding in found]
+    rows = [finding_row(finding) for finding in findings]
     hints = dict.fromkeys(finding.hint for finding in errors if finding.hint)
     if len(errors) == 1:
         message = errors[0].message

@@ -97,7 +97,7 @@ def rollback(host: Host, layout: Layout, request: RollbackRequest, observer: Obs
         release = find_release(host, layout, request.release_id)
         need_bytes = request.terms.need_bytes if request.terms.need_bytes is not None else release.budget_bytes
         report = preflight_host(host, layout, need_bytes, needs_gpu=False)
-        raise_findings(report)
+        raise_findings(report.findings)
         warn(observer, report.findings)
         available = format_bytes(report.facts.available_bytes)
         done(f"back to release {release.release_id}; {available} of memory are available")

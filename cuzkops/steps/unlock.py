@@ -12,11 +12,6 @@ if TYPE_CHECKING:
     from cuzkops.remote.lock import Holder
 
 
-def find_holder(host: Host, layout: Layout) -> Holder | None:
-    """Who holds the lock, or None."""
-    return lock.read(host, layout)
-
-
 def unlock(host: Host, layout: Layout) -> Holder | None:
     """Remove the lock and write down that it was done.
 

@@ -134,7 +134,7 @@ def test_a_host_with_room_has_no_error_and_nothing_is_created(host: LocalHost, l
     before = set(Path(layout.remote_dir).iterdir())
     report = preflight_host(host, layout, MIB, needs_gpu=False)
     assert [finding for finding in report.findings if finding.severity == "error"] == []
-    raise_findings(report)
+    raise_findings(report.findings)
     assert set(Path(layout.remote_dir).iterdir()) == before
 
 
@@ -148,7 +148,7 @@ def test_too_little_memory_names_its_holders_and_how_to_stop_or_adopt_them(host:
         most = min(memory.total_bytes, memory.cgroup_limit_bytes or memory.total_bytes)
         report = preflight_host(host, layout, most)
         with pytest.raises(UsageError) as refused:
-            raise_findings(report)
+            raise_findings(report.findings)
     message, hint = refused.value.message, refused.value.hint
     assert refused.value.exit_status == 2
     assert f"pid {process.pid} (" in message
@@ -226,7 +226,7 @@ def test_a_foreign_process_on_the_gpu_is_refused_by_name(host: LocalHost, layout
         report = preflight_host(host, layout, kernel=kernel)
         assert codes(report) == ["gpu"]
         with pytest.raises(UsageError, match=f"the GPU is in use .*nvidia0.* by pid {process.pid}"):
-            raise_findings(report)
+            raise_findings(report.findings)
         assert codes(preflight_host(host, layout, needs_gpu=False, kernel=kernel)) == []
         write_daemon(layout, process.pid)
         assert codes(preflight_host(host, layout, kernel=kernel)) == [], "our own daemon is no stranger"
@@ -253,7 +253,7 @@ def test_a_folder_that_cannot_be_used_is_refused(host: LocalHost) -> None:
 def test_a_long_socket_path_is_a_warning(host: LocalHost, tmp_path: Path) -> None:
     report = preflight_host(host, Layout(str(tmp_path / ("x" * 100)), "prover"), needs_gpu=False)
     assert codes(report) == ["socket-path"]
-    raise_findings(report)
+    raise_findings(report.findings)
 
 
 def test_a_fitting_artifact_has_no_finding(facts: HostFacts) -> None:
