@@ -41,7 +41,7 @@ def add_verbs(parser: argparse.ArgumentParser) -> None:
         added.set_defaults(run=_run, verb=run)
         return added
 
-    ready = verb("ready", _ready, "whether the daemon takes jobs and has loaded every circuit")
+    ready = verb("ready", _ready, "whether the daemon takes jobs and has loaded the circuits that fit")
     ready.add_argument("--wait-s", type=_seconds, default=0.0, help="wait this long for it (default: not at all)")
     verb("status", _status, "who runs, its circuits, jobs and memory")
     verb("put-witness", _put_witness, "store the witness that comes on standard input; prints its digest")
