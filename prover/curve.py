@@ -53,9 +53,9 @@ def g1_from_limbs(points: G1Affine, index: int = 0) -> G1Point:
     return (x, y) if x or y else None
 
 
-def g2_from_limbs(points: G2Affine, index: int = 0) -> G2Point:
-    """Take the affine coordinates of one point of an array."""
-    x0, x1, y0, y1 = (fp_from_montgomery(points.limbs[index, j : j + 6]) for j in (0, 6, 12, 18))
+def g2_from_limbs(points: G2Affine) -> G2Point:
+    """Take the affine coordinates of the first point of an array."""
+    x0, x1, y0, y1 = (fp_from_montgomery(points.limbs[0, j : j + 6]) for j in (0, 6, 12, 18))
     return ((x0, x1), (y0, y1)) if x0 or x1 or y0 or y1 else None
 
 

@@ -41,10 +41,10 @@ others "$MIN_KIB" "$PIDS"
 """
 
 
-def baseline_script(pids: Sequence[int], kernel: dict[str, str] | None = None) -> Script:
+def baseline_script(pids: Sequence[int]) -> Script:
     """Build the script that reads everything of the baseline; ``pids`` are the processes to be stopped."""
     parameters = {
-        **(kernel or roots()),
+        **roots(),
         "PIDS": " ".join(map(str, pids)),
         "MIN_KIB": str(MIN_BYTES // 1024),
         "SMI_TENTHS": str(SMI_TIMEOUT_S * 10),
@@ -53,16 +53,15 @@ def baseline_script(pids: Sequence[int], kernel: dict[str, str] | None = None) -
     return Script("take the baseline", pieces + _BASELINE, parameters)
 
 
-def take_baseline(host: Host, name: str, pids: Sequence[int], *, kernel: dict[str, str] | None = None) -> KillRecord:
+def take_baseline(host: Host, name: str, pids: Sequence[int]) -> KillRecord:
     """Read the baseline, with one script.
 
     Args:
         host: Where.
         name: The daemon's name.
         pids: The processes to be stopped, leader first; at least one.
-        kernel: ``roots(...)`` of a recording; the real folders by default.
     """
-    done = host.run(baseline_script(pids, kernel), timeout_s=SMI_TIMEOUT_S + 60).check()
+    done = host.run(baseline_script(pids), timeout_s=SMI_TIMEOUT_S + 60).check()
     return parse_baseline(done.out, name, pids)
 
 

@@ -87,9 +87,9 @@ class Container:
     ) -> None:
         self._file.close()
 
-    def fail(self, message: str, code: str = "malformed", hint: str = "") -> NoReturn:
+    def fail(self, message: str, code: str = "malformed") -> NoReturn:
         """Raise an ``InputError`` about this file."""
-        raise InputError(f"{self.magic}-{code}", f"{self.name}: {message}", hint)
+        raise InputError(f"{self.magic}-{code}", f"{self.name}: {message}")
 
     def mismatch(
         self,
