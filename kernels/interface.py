@@ -21,13 +21,13 @@ with those roots never verifies.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import MutableMapping, Sequence
 
 Limbs = NDArray[np.uint64]
 Group = Literal["g1", "g2"]
@@ -151,7 +151,7 @@ class Bases(Generic[PointsT]):
 
     Args:
         kind: The type of the points, ``G1Affine`` or ``G2Affine``.
-        n: Number of points, infinities included.
+        n: Number of points, infinities included: as many scalars belong to them.
         held_bytes: Bytes that this handle keeps, on the backend's device.
     """
 
@@ -163,6 +163,12 @@ class Bases(Generic[PointsT]):
     def group(self) -> Group:
         """``"g1"`` or ``"g2"``."""
         return "g1" if self.kind is G1Affine else "g2"
+
+    def check(self, scalars: FrPlain, n_vectors: int = 1) -> None:
+        """Raise ``ValueError`` unless there are as many scalars in each vector as there are bases."""
+        if n_vectors < 1 or len(scalars) != n_vectors * self.n:
+            vectors = f"{n_vectors} vectors of " if n_vectors != 1 else ""
+            raise ValueError(f"{len(scalars)} scalars for {vectors}{self.n} bases")
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,12 +220,13 @@ class Backend(Protocol):
     def get(self, values: ArrayT) -> ArrayT:
         """Copy values of ``put`` or of an operation to host memory; values that are there come back as they are."""
 
-    def load_bases(self, points: PointsT, table_limit_bytes: int = 0) -> Bases[PointsT]:
+    def load_bases(self, points: PointsT, table_limit_bytes: int = 0, *, n_before: int = 0) -> Bases[PointsT]:
         """Hold points for MSMs.
 
         Args:
             points: On the curve; ``first_invalid`` checks that. The caller leaves them unchanged afterwards.
             table_limit_bytes: Memory that precomputed multiples may take; 0 is none.
+            n_before: Infinities before the points, so that bases of the end of a witness take the whole of it.
         """
 
     def load_matrix(self, rows: CsrRows) -> Matrix:
@@ -233,24 +240,48 @@ class Backend(Protocol):
         bases: Bases[PointsT],
         scalars: FrPlain,
         *,
+        n_vectors: int = 1,
         out: PointsT | None = None,
         stream: object | None = None,
         workspace: object | None = None,
         timer: Timer | None = None,
     ) -> PointsT:
-        """Sum of scalars[i] * bases[i].
+        """Sum of scalars[i] * bases[i], for each of several vectors of scalars.
 
         Args:
             bases: A handle of this backend. The points are in the subgroup of order r: scalars are split by an
                 endomorphism that is a multiplication there only.
             scalars: As many as there are bases; none at all gives infinity. They count modulo r.
-            out: One point.
+            n_vectors: Vectors of scalars that stand one after the other.
+            out: ``n_vectors`` points.
             stream: See the class.
             workspace: See the class.
             timer: Phase ``msm``.
 
         Returns:
-            One affine point, in the group of the bases.
+            ``n_vectors`` affine points, in the group of the bases.
+        """
+
+    def msm_sets(
+        self,
+        sets: Sequence[Bases[Any]],
+        scalars: FrPlain,
+        *,
+        stream: object | None = None,
+        workspace: object | None = None,
+        timer: Timer | None = None,
+    ) -> list[Any]:
+        """``msm`` of one vector of scalars against several sets of bases: what they share is done once.
+
+        Args:
+            sets: Handles of this backend, of either group.
+            scalars: As many as each set has bases.
+            stream: See the class.
+            workspace: See the class.
+            timer: Phases ``msm_g1`` and ``msm_g2``.
+
+        Returns:
+            One affine point for each set.
         """
 
     def ntt(

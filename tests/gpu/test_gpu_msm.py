@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from kernels.cuda import msm as device_msm
+from kernels.cuda import msm_bases, msm_calls
 from kernels.cuda.msm_shape import Shape
 from kernels.host.fixed_base import FixedBase
 from kernels.interface import FrPlain, G1Affine, G2Affine, Group
@@ -79,8 +79,8 @@ class Case:
         kind = KINDS[self.group]
         taken, given = kind(np.ascontiguousarray(points)), FrPlain(np.ascontiguousarray(numbers))
         device, workspace = self.cuda.on, self.cuda.workspace
-        bases: Any = device_msm.load_bases(device, workspace, taken, shape=shape)  # type: ignore[type-var]
-        found: Any = device_msm.msm(device, workspace, bases, given)
+        bases: Any = msm_bases.load_bases(device, workspace, taken, shape=shape)  # type: ignore[type-var]
+        found: Any = msm_calls.msm(device, workspace, bases, given)
         held: Any = self.host.load_bases(taken)  # type: ignore[type-var]
         assert np.array_equal(found.limbs, self.host.msm(held, given).limbs)
 
@@ -151,8 +151,8 @@ def test_arithmetic_progression(case: Case) -> None:
 
 def test_first_invalid_point(case: Case) -> None:
     kind, device, workspace = KINDS[case.group], case.cuda.on, case.cuda.workspace
-    assert device_msm.first_invalid(device, workspace, kind(case.points)) is None
+    assert msm_bases.first_invalid(device, workspace, kind(case.points)) is None
     wrong = case.points.copy()
     wrong[777, 0] ^= np.uint64(1)
     wrong[900, 3] ^= np.uint64(1)
-    assert device_msm.first_invalid(device, workspace, kind(wrong)) == 777
+    assert msm_bases.first_invalid(device, workspace, kind(wrong)) == 777

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kernels.cuda.msm import MODULE_TILES, MOST_TILE_BITS, tile_bits
+from kernels.cuda.msm_calls import batch_shape
 from kernels.cuda.msm_shape import CURVES, MAX_ENTRIES, MAX_RECORDS, Shape, choose_shape
 
 if TYPE_CHECKING:
@@ -48,6 +49,22 @@ def test_numbers_of_a_shape() -> None:
     shape = Shape("g1", 1000, 16, 3)
     assert (shape.windows, shape.modules, shape.n_buckets) == (8, 3, 3 * 2**15)
     assert (shape.max_entries, shape.table_spacing, shape.n_records) == (16_000, 48, 3000)
+
+
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("n_points", [0, 1, 2**10, 2**16, 2**20, 2**24])
+@pytest.mark.parametrize("n_vectors", [1, 2, 7, 1000])
+@pytest.mark.parametrize("limit_bytes", [0, 10**10])
+def test_batches_keep_the_limits_of_the_kernels(group: Group, n_points: int, n_vectors: int, limit_bytes: int) -> None:
+    alone = choose_shape(group, n_points, limit_bytes)
+    shape = batch_shape(alone, n_vectors)
+    assert 1 <= shape.n_vectors <= n_vectors
+    assert shape.n_vectors == n_vectors or n_points * n_vectors > 2**16
+    assert (shape.tables, shape.table_spacing) == (alone.tables, alone.table_spacing) or alone.tables == 1
+    assert shape.max_entries <= MAX_ENTRIES
+    assert shape.n_buckets < 2**31
+    bits = tile_bits(shape)
+    assert (1 << (shape.window_bits - 1)) >> bits <= MODULE_TILES
 
 
 @pytest.mark.parametrize("group", GROUPS)

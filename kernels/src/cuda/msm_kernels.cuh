@@ -84,8 +84,9 @@ cuzkops_msm_sum_slots(std::uint32_t window_bits, std::uint32_t modules, std::uin
 }
 
 CUZKOPS_KERNEL(FINISH_THREADS, 1)
-cuzkops_msm_finish(std::uint64_t* slots, std::uint32_t modules, std::uint32_t window_bits, std::uint64_t* result) {
-    combine_slots<F>(slots, modules, window_bits, result);
+cuzkops_msm_finish(std::uint64_t* slots, std::uint32_t modules, std::uint32_t window_bits, std::uint64_t* results) {
+    const std::uint64_t first = static_cast<std::uint64_t>(blockIdx.x) * modules * window_bits; // a block for each result
+    combine_slots<F>(slots + 4 * F::LIMBS * first, modules, window_bits, results + Affine<F>::LIMBS * blockIdx.x);
 }
 
 CUZKOPS_KERNEL(128, 1)

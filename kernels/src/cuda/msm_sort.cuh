@@ -31,25 +31,29 @@ __device__ inline std::uint32_t exclusive_sum(std::uint32_t value, std::uint32_t
     return before + sum - value;
 }
 
-// What a block sorts: SORTED_AT_ONCE digits of one window.
+// What a block sorts: SORTED_AT_ONCE digits of one window of one vector of scalars. Vectors stand one after the other, and
+// so do their buckets.
 template <class F> struct SortBlock {
     static constexpr std::uint32_t EACH = SORTED_AT_ONCE / SORT_THREADS / Parts<F>::IMAGES; // scalars of a thread
     MsmShape shape;
     const std::uint64_t* parts;
-    std::uint32_t tile_bits, window, first_tile, n_tiles; // tiles with buckets of the window's module
+    std::uint32_t tile_bits, window, first_of_vector; // its first bucket
+    std::uint32_t first_tile, n_tiles;                // tiles with buckets of the window's module
 
     __device__ SortBlock(const MsmShape& all, const std::uint64_t* from, std::uint32_t bits)
-        : shape(all), parts(from), tile_bits(bits), window(blockIdx.y) {
-        const std::uint32_t first_bucket = window % shape.modules * shape.buckets_per_module();
+        : shape(all), parts(from + 4 * all.n_points * blockIdx.z), tile_bits(bits), window(blockIdx.y),
+          first_of_vector(blockIdx.z * all.n_buckets()) {
+        const std::uint32_t first_bucket = first_of_vector + window % shape.modules * shape.buckets_per_module();
         first_tile = first_bucket >> tile_bits;
         n_tiles = ((first_bucket + shape.buckets_per_module() - 1) >> tile_bits) - first_tile + 1;
     }
-    // Calls visit(tile - first_tile, key, image, negative, i) for each digit; tile is NO_BUCKET where the digit is 0.
+    // Calls visit(tile - first_tile, bucket, image, negative, i) for each digit; both are NO_BUCKET where the digit is 0.
     template <class Visit> __device__ void for_each(Visit visit) const {
         for (std::uint32_t k = 0; k < EACH; k++) {
             const std::uint64_t i = (static_cast<std::uint64_t>(blockIdx.x) * EACH + k) * SORT_THREADS + threadIdx.x;
             for_each_digit<F>(shape, window, parts, i, [&](std::uint32_t key, int image, bool negative) {
-                visit(key == NO_BUCKET ? NO_BUCKET : (key >> tile_bits) - first_tile, key, image, negative, i);
+                const std::uint32_t bucket = key == NO_BUCKET ? key : first_of_vector + key;
+                visit(key == NO_BUCKET ? key : (bucket >> tile_bits) - first_tile, bucket, image, negative, i);
             });
         }
     }

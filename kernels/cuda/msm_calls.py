@@ -1,0 +1,151 @@
+"""Multi-scalar multiplications as a caller asks for them: one, a batch over one set of bases, or several sets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kernels.cuda.arrays import checked_result, copy_out, is_on_device
+from kernels.cuda.device import Phases
+from kernels.cuda.msm import Run
+from kernels.cuda.msm_bases import CudaBases, on_device
+from kernels.cuda.msm_shape import choose_shape
+from kernels.interface import Bases, FrPlain, G1Affine, G2Affine
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kernels.cuda.device import Device
+    from kernels.cuda.msm_shape import Shape
+    from kernels.cuda.workspace import Workspace
+    from kernels.interface import Timer
+
+PointsT = TypeVar("PointsT", G1Affine, G2Affine)
+BATCH_ENTRIES, BATCH_BUCKETS = 1 << 25, 1 << 21
+"""Of the vectors that are taken together, at most: more of them fill the device anyway."""
+
+
+def msm(
+    device: Device,
+    workspace: Workspace,
+    bases: Bases[PointsT],
+    scalars: FrPlain,
+    *,
+    n_vectors: int = 1,
+    out: PointsT | None = None,
+    stream: Any | None = None,
+    timer: Timer | None = None,
+    stages: Timer | None = None,
+) -> PointsT:
+    """Sum of scalars[i] * bases[i]: see ``Backend.msm``.
+
+    Args:
+        device: Of the bases.
+        workspace: That gives the memory; of the same device.
+        bases: A handle of ``load_bases``.
+        scalars: On the device, or on the host: then the call copies them and waits for the result.
+        n_vectors: Vectors of scalars that stand one after the other.
+        out: Takes the result, a point for each vector, on the side of the scalars.
+        stream: CUDA stream; None is CuPy's current one.
+        timer: Phases ``h2d`` (scalars on the host only) and ``msm``, by CUDA events.
+        stages: Phases ``sort``, ``accumulate``, ``reduce`` and ``finish`` of the same time.
+
+    Returns:
+        An affine point for each vector, on the side of the scalars.
+
+    Raises:
+        KernelError: There is not enough memory, or a kernel failed.
+        ValueError: Bases and scalars do not fit.
+    """
+    held = _own(bases)
+    held.check(scalars, n_vectors)
+    with device.running("msm", stream, n=held.n, tables=held.shape.tables, vectors=n_vectors) as used:
+        result = checked_result(workspace, out, held.kind, n_vectors, scalars)
+        phases, parts = Phases(timer), Phases(stages)
+        limbs = on_device(workspace, scalars.limbs, f"{len(scalars)} scalars")
+        if not is_on_device(scalars):
+            phases.mark("h2d")
+        there: Any = result.limbs
+        if not is_on_device(result):
+            there = workspace.array(n_vectors, held.kind.width, "the result of an MSM")
+        shape = batch_shape(held.shape, n_vectors)
+        for first in range(0, n_vectors, shape.n_vectors):
+            some = replace(shape, n_vectors=min(shape.n_vectors, n_vectors - first))
+            _sum(Run(device, workspace, some), [held], limbs[first * held.n :], there[first:], parts)
+        phases.mark("msm")
+        if not is_on_device(result):
+            copy_out(result, there.data.ptr)
+        if not (is_on_device(result) and is_on_device(scalars)):
+            used.synchronize()
+        phases.add_up()
+        parts.add_up()
+    return result
+
+
+def msm_sets(
+    device: Device,
+    workspace: Workspace,
+    sets: Sequence[Bases[Any]],
+    scalars: FrPlain,
+    *,
+    stream: Any | None = None,
+    timer: Timer | None = None,
+) -> list[Any]:
+    """Sums of one vector of scalars against several sets of bases: see ``Backend.msm_sets``.
+
+    Sets of one shape share the sorted digits of the scalars and the chain of doublings at the end.
+    """
+    own = [_own(bases) for bases in sets]
+    for held in own:
+        held.check(scalars)
+    found: list[Any] = [None] * len(own)
+    with device.running("msm_sets", stream, n=len(scalars), sets=len(own)) as used:
+        phases = Phases(timer)
+        limbs = on_device(workspace, scalars.limbs, f"{len(scalars)} scalars")
+        if not is_on_device(scalars):
+            phases.mark("h2d")
+        for shape in dict.fromkeys(held.shape for held in own):
+            alike = [i for i, held in enumerate(own) if held.shape == shape]
+            kind = own[alike[0]].kind
+            results = workspace.array(len(alike), kind.width, "the results of MSMs")
+            _sum(Run(device, workspace, shape), [own[i] for i in alike], limbs, results, Phases(None))
+            for row, i in enumerate(alike):
+                found[i] = kind(results[row : row + 1])
+            phases.mark(f"msm_{shape.group}")
+        phases.add_up()
+        if not is_on_device(scalars):
+            found = [type(point)(point.limbs.get(stream=used)) for point in found]
+            used.synchronize()
+    return found
+
+
+def _own(bases: Bases[PointsT]) -> CudaBases[PointsT]:
+    if not isinstance(bases, CudaBases):
+        raise TypeError("these bases belong to another backend")
+    return bases
+
+
+def _sum(run: Run, sets: Sequence[CudaBases[Any]], scalars: Any, results: Any, parts: Phases) -> None:
+    """Put the MSMs of a run's vectors against sets of bases on the stream: results by set, then by vector."""
+    if run.shape.n_points:
+        run.sum([held.records.ptr for held in sets], scalars.data.ptr, results.data.ptr, parts)
+    else:
+        results.fill(0)
+
+
+@lru_cache(maxsize=256)
+def batch_shape(shape: Shape, n_vectors: int) -> Shape:
+    """Choose how many vectors of scalars to take at a time, and their windows.
+
+    Args:
+        shape: Of the bases. Tables fit its windows alone; without them any windows do.
+        n_vectors: As many as there are.
+    """
+    if n_vectors == 1:
+        return shape
+    most = min(BATCH_ENTRIES // max(1, shape.max_entries), BATCH_BUCKETS // shape.n_buckets)
+    together = max(1, min(n_vectors, most))
+    if shape.tables > 1:
+        return replace(shape, n_vectors=together)
+    return choose_shape(shape.group, shape.n_points, 0, together)
