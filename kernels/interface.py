@@ -1,17 +1,7 @@
 """What every backend of this library offers, and the arrays that go in and out.
 
-Number formats, once for the whole package: an element of the scalar field Fr is 4 little-endian 64-bit limbs, of the
-base field Fp 6. The domain of the numbers is in the type, never in a flag:
-
-=================  ==========  ====================================================================================
-type               shape       meaning of a row
-=================  ==========  ====================================================================================
-``FrPlain``        (n, 4)      x, with x < r: witnesses and MSM scalars
-``FrMont``         (n, 4)      x * R mod r, R = 2^256: what transforms and sparse products compute with
-``FrMontTwice``    (n, 4)      x * R^2 mod r: coefficients as zkey files store them; times ``FrPlain`` gives ``FrMont``
-``G1Affine``       (n, 12)     x | y, Montgomery, R = 2^384; (0, 0) is infinity
-``G2Affine``       (n, 24)     x.c0 | x.c1 | y.c0 | y.c1, Montgomery, R = 2^384; (0, 0) is infinity
-=================  ==========  ====================================================================================
+An element of the scalar field Fr is 4 little-endian 64-bit limbs, of the base field Fp 6. The domain of the numbers is
+in the type of an array, never in a flag: see ``FrPlain``, ``FrMont``, ``FrMontTwice``, ``G1Affine`` and ``G2Affine``.
 
 The roots of unity are those of zkey files unless a call asks for others: powers of 5^((r-1)/2^k), because snarkjs takes
 the smallest quadratic non-residue of Fr as generator. Other libraries use 7, and a proof for a zkey file that is made
@@ -86,7 +76,7 @@ class FrMont(LimbArray):
 
 
 class FrMontTwice(LimbArray):
-    """(n, 4) elements of Fr as x * 2^512 mod r: the coefficients of a zkey file."""
+    """(n, 4) elements of Fr as x * 2^512 mod r: the coefficients of a zkey file; times ``FrPlain`` gives ``FrMont``."""
 
     width = 4
 
@@ -220,13 +210,17 @@ class Backend(Protocol):
     def get(self, values: ArrayT) -> ArrayT:
         """Copy values of ``put`` or of an operation to host memory; values that are there come back as they are."""
 
-    def load_bases(self, points: PointsT, table_limit_bytes: int = 0, *, n_before: int = 0) -> Bases[PointsT]:
+    def load_bases(
+        self, points: PointsT, table_limit_bytes: int = 0, *, n_before: int = 0, held_limit_bytes: int | None = None
+    ) -> Bases[PointsT]:
         """Hold points for MSMs.
 
         Args:
             points: On the curve; ``first_invalid`` checks that. The caller leaves them unchanged afterwards.
             table_limit_bytes: Memory that precomputed multiples may take; 0 is none.
             n_before: Infinities before the points, so that bases of the end of a witness take the whole of it.
+            held_limit_bytes: Memory of a device for them. Where they need more they stay on the host (page-locked, a
+                copy), and each MSM brings them in pieces while it computes.
         """
 
     def load_matrix(self, rows: CsrRows) -> Matrix:

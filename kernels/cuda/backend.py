@@ -93,12 +93,13 @@ class CudaBackend:
         return there
 
     def load_bases(
-        self, points: PointsT, table_limit_bytes: int = 0, *, n_before: int = 0
-    ) -> msm_bases.CudaBases[PointsT]:
+        self, points: PointsT, table_limit_bytes: int = 0, *, n_before: int = 0, held_limit_bytes: int | None = None
+    ) -> Bases[PointsT]:
         """Hold points: see ``Backend.load_bases``."""
         self._check_open()
         check_place(self.workspace, points)
-        return msm_bases.load_bases(self.on, self.workspace, points, table_limit_bytes, n_before=n_before)
+        limits: Any = {"n_before": n_before, "held_limit_bytes": held_limit_bytes}
+        return msm_bases.load_bases(self.on, self.workspace, points, table_limit_bytes, **limits)
 
     def first_invalid(self, points: G1Affine | G2Affine) -> int | None:
         """Index of the first point that is not sound: see ``Backend.first_invalid``."""

@@ -104,6 +104,11 @@ class Run:
             results: Address of a point for each set and vector, the vectors of a set in a row.
             parts: Gets the stages.
         """
+        slots = self.slots(sets, scalars, parts)
+        self.finish(slots, len(sets) * self.shape.n_vectors, results, parts)
+
+    def slots(self, sets: Sequence[int], scalars: int, parts: Phases) -> Any:
+        """Put all but the last stage on the stream: see ``sum``; returns the block of the sums of each bit."""
         plan = self._take(8, "plan")
         entries, offsets = self._sort(scalars, plan)
         parts.mark("sort")
@@ -116,9 +121,12 @@ class Run:
             parts.mark("reduce")
         slots = self._sum_slots(lines, sums, len(sets))
         parts.mark("reduce")
+        return slots
+
+    def finish(self, slots: Any, n_results: int, results: int, parts: Phases) -> None:
+        """Put the last stage on the stream: from the slots of each result to an affine point."""
         modules, bits = np.uint32(self.shape.modules), np.uint32(self.shape.window_bits)
-        n_threads = len(sets) * self.shape.n_vectors * FINISH_THREADS
-        self.launch("finish", n_threads, FINISH_THREADS, slots.ptr, modules, bits, results)
+        self.launch("finish", n_results * FINISH_THREADS, FINISH_THREADS, slots.ptr, modules, bits, results)
         parts.mark("finish")
 
     def _sort(self, scalars: int, plan: Any) -> tuple[Any, Any]:

@@ -10,7 +10,8 @@ import numpy as np
 from kernels.cuda.arrays import copy_in
 from kernels.cuda.device import cupy
 from kernels.cuda.msm import Kernels
-from kernels.cuda.msm_shape import Shape, choose_shape
+from kernels.cuda.msm_shape import CURVES, Shape, choose_shape
+from kernels.cuda.msm_streamed import StreamedBases, keep_on_host
 from kernels.interface import Bases, G1Affine, G2Affine
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ def load_bases(
     *,
     shape: Shape | None = None,
     n_before: int = 0,
-) -> CudaBases[PointsT]:
+    held_limit_bytes: int | None = None,
+) -> CudaBases[PointsT] | StreamedBases[PointsT]:
     """Hold points for MSMs: see ``Backend.load_bases``. The images by the endomorphism are always held with them.
 
     Args:
@@ -52,6 +54,7 @@ def load_bases(
         table_limit_bytes: What tables of multiples may take besides the points and their images.
         shape: How to cut, instead of the cheapest way; for measurements.
         n_before: Infinities before the points.
+        held_limit_bytes: See ``Backend.load_bases``.
 
     Raises:
         KernelError: There is not enough memory, or a kernel failed.
@@ -60,6 +63,10 @@ def load_bases(
     kind = type(points)
     group: Group = "g1" if kind is G1Affine else "g2"
     n = n_before + len(points)
+    if held_limit_bytes is not None and n * CURVES[group].record_bytes > held_limit_bytes:
+        return keep_on_host(device, points, held_limit_bytes, n_before)
+    if held_limit_bytes is not None:
+        table_limit_bytes = min(table_limit_bytes, held_limit_bytes - n * CURVES[group].record_bytes)
     shape = shape or choose_shape(group, n, table_limit_bytes)
     held_bytes = shape.n_records * shape.curve.record_bytes
     with device.running(f"loading bases of {group}", n=n, tables=shape.tables) as stream:

@@ -6,11 +6,13 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kernels.cuda import msm_streamed
 from kernels.cuda.arrays import checked_result, copy_out, is_on_device
-from kernels.cuda.device import Phases
+from kernels.cuda.device import Phases, cupy
 from kernels.cuda.msm import Run
 from kernels.cuda.msm_bases import CudaBases, on_device
 from kernels.cuda.msm_shape import choose_shape
+from kernels.cuda.msm_streamed import StreamedBases
 from kernels.interface import Bases, FrPlain, G1Affine, G2Affine
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ def msm(
     """
     held = _own(bases)
     held.check(scalars, n_vectors)
-    with device.running("msm", stream, n=held.n, tables=held.shape.tables, vectors=n_vectors) as used:
+    with device.running("msm", stream, n=held.n, vectors=n_vectors) as used:
         result = checked_result(workspace, out, held.kind, n_vectors, scalars)
         phases, parts = Phases(timer), Phases(stages)
         limbs = on_device(workspace, scalars.limbs, f"{len(scalars)} scalars")
@@ -69,10 +71,7 @@ def msm(
         there: Any = result.limbs
         if not is_on_device(result):
             there = workspace.array(n_vectors, held.kind.width, "the result of an MSM")
-        shape = batch_shape(held.shape, n_vectors)
-        for first in range(0, n_vectors, shape.n_vectors):
-            some = replace(shape, n_vectors=min(shape.n_vectors, n_vectors - first))
-            _sum(Run(device, workspace, some), [held], limbs[first * held.n :], there[first:], parts)
+        _put_vectors(workspace, held, n_vectors, (limbs.data.ptr, there.data.ptr), parts)
         phases.mark("msm")
         if not is_on_device(result):
             copy_out(result, there.data.ptr)
@@ -105,14 +104,13 @@ def msm_sets(
         limbs = on_device(workspace, scalars.limbs, f"{len(scalars)} scalars")
         if not is_on_device(scalars):
             phases.mark("h2d")
-        for shape in dict.fromkeys(held.shape for held in own):
-            alike = [i for i, held in enumerate(own) if held.shape == shape]
-            kind = own[alike[0]].kind
-            results = workspace.array(len(alike), kind.width, "the results of MSMs")
-            _sum(Run(device, workspace, shape), [own[i] for i in alike], limbs, results, Phases(None))
+        for alike in _alike(own):
+            first = own[alike[0]]
+            results = workspace.array(len(alike), first.kind.width, "the results of MSMs")
+            _put_sets(workspace, [own[i] for i in alike], (limbs.data.ptr, results.data.ptr))
             for row, i in enumerate(alike):
-                found[i] = kind(results[row : row + 1])
-            phases.mark(f"msm_{shape.group}")
+                found[i] = first.kind(results[row : row + 1])
+            phases.mark(f"msm_{first.group}")
         phases.add_up()
         if not is_on_device(scalars):
             found = [type(point)(point.limbs.get(stream=used)) for point in found]
@@ -120,18 +118,51 @@ def msm_sets(
     return found
 
 
-def _own(bases: Bases[PointsT]) -> CudaBases[PointsT]:
-    if not isinstance(bases, CudaBases):
+def _own(bases: Bases[PointsT]) -> CudaBases[PointsT] | StreamedBases[PointsT]:
+    if not isinstance(bases, CudaBases | StreamedBases):
         raise TypeError("these bases belong to another backend")
     return bases
 
 
-def _sum(run: Run, sets: Sequence[CudaBases[Any]], scalars: Any, results: Any, parts: Phases) -> None:
-    """Put the MSMs of a run's vectors against sets of bases on the stream: results by set, then by vector."""
-    if run.shape.n_points:
-        run.sum([held.records.ptr for held in sets], scalars.data.ptr, results.data.ptr, parts)
-    else:
-        results.fill(0)
+def _alike(sets: Sequence[Bases[Any]]) -> list[list[int]]:
+    """Numbers of the sets that share a sort: those on the device that have one shape."""
+    groups: dict[Shape | int, list[int]] = {}
+    for i, held in enumerate(sets):
+        groups.setdefault(held.shape if isinstance(held, CudaBases) else i, []).append(i)
+    return list(groups.values())
+
+
+def _put_sets(workspace: Workspace, sets: Sequence[Bases[Any]], places: tuple[int, int]) -> None:
+    """Put the sums of scalars at one address against sets that are alike on the stream, to points at another."""
+    scalars, results = places
+    first = sets[0]
+    if isinstance(first, CudaBases) and first.n and len(sets) > 1:
+        records = [held.records.ptr for held in sets if isinstance(held, CudaBases)]
+        Run(workspace.device, workspace, first.shape).sum(records, scalars, results, Phases(None))
+        return
+    for i, held in enumerate(sets):
+        _put_vectors(workspace, held, 1, (scalars, results + i * 8 * held.kind.width), Phases(None))
+
+
+def _put_vectors(
+    workspace: Workspace, held: Bases[Any], n_vectors: int, places: tuple[int, int], parts: Phases
+) -> None:
+    """Put the sums of vectors of scalars at one address on the stream, to points at another."""
+    scalars, results = places
+    point_bytes = 8 * held.kind.width
+    if held.n == 0:
+        runtime = cupy().cuda.runtime
+        runtime.memsetAsync(results, 0, n_vectors * point_bytes, cupy().cuda.get_current_stream().ptr)
+    elif isinstance(held, CudaBases):
+        shape = batch_shape(held.shape, n_vectors)
+        for first in range(0, n_vectors, shape.n_vectors):
+            run = Run(workspace.device, workspace, replace(shape, n_vectors=min(shape.n_vectors, n_vectors - first)))
+            there = (scalars + 32 * held.n * first, results + point_bytes * first)
+            run.sum([held.records.ptr], *there, parts)
+    elif isinstance(held, StreamedBases):
+        for i in range(n_vectors):
+            there = (scalars + 32 * held.n * i, results + point_bytes * i)
+            msm_streamed.put_sum(workspace, held, there, parts)
 
 
 @lru_cache(maxsize=256)

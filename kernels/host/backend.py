@@ -83,9 +83,11 @@ class HostBackend:
         self._check_open()
         return values
 
-    def load_bases(self, points: PointsT, table_limit_bytes: int = 0, *, n_before: int = 0) -> HostBases[PointsT]:
-        """Hold points: see ``Backend.load_bases``. This backend makes no tables, whatever the limit."""
-        del table_limit_bytes
+    def load_bases(
+        self, points: PointsT, table_limit_bytes: int = 0, *, n_before: int = 0, held_limit_bytes: int | None = None
+    ) -> HostBases[PointsT]:
+        """Hold points: see ``Backend.load_bases``. This backend makes no tables, and the points stay where they are."""
+        del table_limit_bytes, held_limit_bytes
         self._check_open()
         return HostBases(type(points), n_before + len(points), points.n_bytes, points, n_before)
 

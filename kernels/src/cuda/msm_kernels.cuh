@@ -77,6 +77,12 @@ cuzkops_msm_sum_neighbours(const std::uint64_t* sums, std::uint64_t* out, std::u
     sum_neighbours<F>(sums, out, count, n_out, thread_number());
 }
 
+CUZKOPS_KERNEL(MSM_THREADS, MSM_BLOCKS)
+cuzkops_msm_add_sums(std::uint64_t* to, const std::uint64_t* sums, std::uint64_t n) {
+    const std::uint64_t i = thread_number();
+    if (i < n) store_sum(to, i, Xyzz<F>::sum_apart(load_sum<F>(to, i), load_sum<F>(sums, i)));
+}
+
 CUZKOPS_KERNEL(SLOT_THREADS, 1)
 cuzkops_msm_sum_slots(std::uint32_t window_bits, std::uint32_t modules, std::uint32_t row_parts, std::uint32_t column_parts,
                       const std::uint64_t* sums, std::uint64_t* slots) {
