@@ -24,6 +24,7 @@ from kernels.cuda.arrays import (
 from kernels.cuda.device import Device, Phases, cupy
 from kernels.cuda.tables import Tables
 from kernels.cuda.transform import Transform, run
+from kernels.cuda.wide_scalars import WideScalars
 from kernels.cuda.workspace import Workspace
 from kernels.interface import Bases, FrMont, FrPlain, G1Affine, G2Affine, KernelError, LimbArray
 from kernels.moduli import R
@@ -61,6 +62,7 @@ class CudaBackend:
         self.workspace = Workspace(self.on, memory_limit_bytes)
         self.threads = len(os.sched_getaffinity(0))
         self._tables = Tables(self.workspace)
+        self._wide = WideScalars()
         self._closed = False
         with self.on.running("the start of the backend"):
             self.on.kernel("vector", "cuzkops_combine")
@@ -77,6 +79,8 @@ class CudaBackend:
         check_place(self.workspace, values)
         with self.on.running("put", n=len(values)) as stream:
             there = to_device(self.workspace, values, f"{len(values)} {type(values).__name__}")
+            if isinstance(there, FrPlain):
+                self._wide.count(self.workspace, there)
             stream.synchronize()
         return there
 
@@ -121,7 +125,8 @@ class CudaBackend:
         """Sum of scalars[i] * bases[i]: see ``Backend.msm``."""
         memory = self._memory(workspace)
         check_place(memory, scalars)
-        return msm_calls.msm(self.on, memory, bases, scalars, n_vectors=n_vectors, out=out, stream=stream, timer=timer)
+        options: Any = {"n_vectors": n_vectors, "n_wide": self._wide.of(scalars), "stream": stream, "timer": timer}
+        return msm_calls.msm(self.on, memory, bases, scalars, out=out, **options)
 
     def msm_sets(
         self,
@@ -135,7 +140,8 @@ class CudaBackend:
         """Sums against several sets of bases: see ``Backend.msm_sets``."""
         memory = self._memory(workspace)
         check_place(memory, scalars)
-        return msm_calls.msm_sets(self.on, memory, sets, scalars, stream=stream, timer=timer)
+        n_wide = self._wide.of(scalars)
+        return msm_calls.msm_sets(self.on, memory, sets, scalars, n_wide=n_wide, stream=stream, timer=timer)
 
     def load_matrix(self, rows: CsrRows) -> matrices.CudaMatrix:
         """Hold a sparse matrix: see ``Backend.load_matrix``."""

@@ -134,10 +134,13 @@ class Run:
         shape, n, n_scalars = self.shape, self.shape.n_points, self.shape.n_points * self.shape.n_vectors
         bits = tile_bits(shape)
         n_tiles = -(-shape.n_buckets >> bits)
-        parts, tiles = self._take(32 * n_scalars, "parts of scalars"), self._take(4 * n_tiles, "tiles")
+        parts, indices = self._take(32 * n_scalars, "parts of scalars"), self._take(4 * n_scalars, "numbers of scalars")
+        tiles, counts = self._take(4 * n_tiles, "tiles"), self._take(8 * shape.n_vectors, "numbers of parts")
         tiles.memset_async(0, 4 * n_tiles)
-        self.launch("split", n_scalars, 256, n_scalars, scalars, parts.ptr)
-        cut = (n, np.uint32(shape.window_bits), np.uint32(shape.windows), np.uint32(shape.modules), parts.ptr)
+        counts.memset_async(0, 8 * shape.n_vectors)
+        lists = (parts.ptr, indices.ptr, counts.ptr)
+        self.launch("split", n, 256, n, np.uint32(shape.window_bits), scalars, *lists, rows=shape.n_vectors)
+        cut = (n, np.uint32(shape.window_bits), np.uint32(shape.windows), np.uint32(shape.modules), *lists)
         n_threads = -(-n * shape.curve.images * SORT_THREADS // SORTED_AT_ONCE)
         words = max(1, 1 << shape.window_bits - 1 >> bits) + 1
         options = {"rows": shape.windows, "layers": shape.n_vectors, "shared_bytes": 4 * words}

@@ -13,6 +13,7 @@ from kernels.cuda.msm import Run
 from kernels.cuda.msm_bases import CudaBases, on_device
 from kernels.cuda.msm_shape import choose_shape
 from kernels.cuda.msm_streamed import StreamedBases
+from kernels.cuda.wide_scalars import fit_windows
 from kernels.interface import Bases, FrPlain, G1Affine, G2Affine
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from kernels.interface import Timer
 
 PointsT = TypeVar("PointsT", G1Affine, G2Affine)
-BATCH_ENTRIES, BATCH_BUCKETS = 1 << 25, 1 << 21
+BATCH_ENTRIES, BATCH_BUCKETS, BATCH_VECTORS = 1 << 25, 1 << 21, 1 << 15
 """Of the vectors that are taken together, at most: more of them fill the device anyway."""
 
 
@@ -35,6 +36,7 @@ def msm(
     scalars: FrPlain,
     *,
     n_vectors: int = 1,
+    n_wide: int | None = None,
     out: PointsT | None = None,
     stream: Any | None = None,
     timer: Timer | None = None,
@@ -48,6 +50,7 @@ def msm(
         bases: A handle of ``load_bases``.
         scalars: On the device, or on the host: then the call copies them and waits for the result.
         n_vectors: Vectors of scalars that stand one after the other.
+        n_wide: How many scalars have many digits, to choose windows by: see wide_scalars.py.
         out: Takes the result, a point for each vector, on the side of the scalars.
         stream: CUDA stream; None is CuPy's current one.
         timer: Phases ``h2d`` (scalars on the host only) and ``msm``, by CUDA events.
@@ -71,7 +74,11 @@ def msm(
         there: Any = result.limbs
         if not is_on_device(result):
             there = workspace.array(n_vectors, held.kind.width, "the result of an MSM")
-        _put_vectors(workspace, held, n_vectors, (limbs.data.ptr, there.data.ptr), parts)
+        places = (limbs.data.ptr, there.data.ptr)
+        if isinstance(held, CudaBases) and n_vectors == 1 and held.n:
+            _run(workspace, held.shape, n_wide).sum([held.records.ptr], *places, parts)
+        else:
+            _put_vectors(workspace, held, n_vectors, places, parts)
         phases.mark("msm")
         if not is_on_device(result):
             copy_out(result, there.data.ptr)
@@ -88,10 +95,11 @@ def msm_sets(
     sets: Sequence[Bases[Any]],
     scalars: FrPlain,
     *,
+    n_wide: int | None = None,
     stream: Any | None = None,
     timer: Timer | None = None,
 ) -> list[Any]:
-    """Sums of one vector of scalars against several sets of bases: see ``Backend.msm_sets``.
+    """Sums of one vector of scalars against several sets of bases: see ``Backend.msm_sets``, and ``msm`` for n_wide.
 
     Sets of one shape share the sorted digits of the scalars and the chain of doublings at the end.
     """
@@ -107,7 +115,7 @@ def msm_sets(
         for alike in _alike(own):
             first = own[alike[0]]
             results = workspace.array(len(alike), first.kind.width, "the results of MSMs")
-            _put_sets(workspace, [own[i] for i in alike], (limbs.data.ptr, results.data.ptr))
+            _put_sets(workspace, [own[i] for i in alike], n_wide, (limbs.data.ptr, results.data.ptr))
             for row, i in enumerate(alike):
                 found[i] = first.kind(results[row : row + 1])
             phases.mark(f"msm_{first.group}")
@@ -132,13 +140,18 @@ def _alike(sets: Sequence[Bases[Any]]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _put_sets(workspace: Workspace, sets: Sequence[Bases[Any]], places: tuple[int, int]) -> None:
+def _run(workspace: Workspace, shape: Shape, n_wide: int | None) -> Run:
+    fitted = shape if n_wide is None else fit_windows(shape, n_wide)
+    return Run(workspace.device, workspace, fitted)
+
+
+def _put_sets(workspace: Workspace, sets: Sequence[Bases[Any]], n_wide: int | None, places: tuple[int, int]) -> None:
     """Put the sums of scalars at one address against sets that are alike on the stream, to points at another."""
     scalars, results = places
     first = sets[0]
-    if isinstance(first, CudaBases) and first.n and len(sets) > 1:
+    if isinstance(first, CudaBases) and first.n:
         records = [held.records.ptr for held in sets if isinstance(held, CudaBases)]
-        Run(workspace.device, workspace, first.shape).sum(records, scalars, results, Phases(None))
+        _run(workspace, first.shape, n_wide).sum(records, scalars, results, Phases(None))
         return
     for i, held in enumerate(sets):
         _put_vectors(workspace, held, 1, (scalars, results + i * 8 * held.kind.width), Phases(None))
@@ -175,7 +188,7 @@ def batch_shape(shape: Shape, n_vectors: int) -> Shape:
     """
     if n_vectors == 1:
         return shape
-    most = min(BATCH_ENTRIES // max(1, shape.max_entries), BATCH_BUCKETS // shape.n_buckets)
+    most = min(BATCH_ENTRIES // max(1, shape.max_entries), BATCH_BUCKETS // shape.n_buckets, BATCH_VECTORS)
     together = max(1, min(n_vectors, most))
     if shape.tables > 1:
         return replace(shape, n_vectors=together)

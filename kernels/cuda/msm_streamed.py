@@ -6,21 +6,18 @@ of the buckets' numbers are added up over all pieces, and the doublings at the e
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from kernels.cuda.arrays import copy_in
+from kernels.cuda.arrays import copy_in, copying
 from kernels.cuda.device import cupy
 from kernels.cuda.msm import Kernels, Run
 from kernels.cuda.msm_shape import CURVES, Shape, choose_shape
 from kernels.interface import Bases, G1Affine, G2Affine, KernelError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from kernels.cuda.device import Device, Phases
     from kernels.cuda.workspace import Workspace
     from kernels.interface import Group, Limbs
@@ -79,7 +76,7 @@ def put_sum(workspace: Workspace, bases: StreamedBases[Any], places: tuple[int, 
     points = workspace.take(shape.n_points * 8 * bases.kind.width, "a piece of bases")
     records = workspace.take(shape.n_records * shape.curve.record_bytes, "a piece of bases with their images")
     total: Any = None
-    with _copies() as copies:
+    with copying() as copies:
         current = cupy().cuda.get_current_stream()
         free = current.record()  # what had this memory before is done with it
         for first in range(0, bases.n, shape.n_points):
@@ -100,14 +97,3 @@ def put_sum(workspace: Workspace, bases: StreamedBases[Any], places: tuple[int, 
                 n_slots = shape.modules * shape.window_bits
                 kernels.launch("add_sums", n_slots, 128, total.ptr, slots.ptr, n_slots)
     run.finish(total, 1, result, parts)
-
-
-@contextmanager
-def _copies() -> Iterator[Any]:
-    """Make a stream for copies; a failure waits for them, because their targets go back to the workspace."""
-    stream = cupy().cuda.Stream(non_blocking=True)
-    try:
-        yield stream
-    except BaseException:
-        stream.synchronize()
-        raise

@@ -98,6 +98,21 @@ def test_bases_on_the_host_give_the_same_bits(case: Case, n: int) -> None:
     assert isinstance(case.cuda.load_bases(points, held_limit_bytes=1 << 30), type(resident))
 
 
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5])
+def test_windows_follow_the_witness(case: Case, share: float) -> None:
+    numbers = np.zeros((2**13, 4), dtype=np.uint64)
+    numbers[:, 0] = case.rng.integers(0, 2, 2**13)
+    wide = case.rng.random(2**13) < share
+    numbers[wide] = scalars(case.rng, int(wide.sum()))
+    witness = FrPlain(numbers)
+    there = case.cuda.put(witness)
+    assert case.cuda._wide.of(there) == wide.sum()
+    points: Any = KINDS[case.group](case.points[: 2**13].copy())
+    bases, right = case.cuda.load_bases(points), case.host.msm(case.host.load_bases(points), witness)
+    found = [case.cuda.msm(bases, there), *case.cuda.msm_sets([bases, bases], there)]
+    assert all(np.array_equal(case.cuda.get(one).limbs, right.limbs) for one in found)
+
+
 def test_a_limit_without_room_for_a_piece_is_a_sentence(case: Case) -> None:
     with pytest.raises(KernelError, match=rf"100000 bytes for bases of {case.group}: a piece of them takes"):
         case.cuda.load_bases(KINDS[case.group](case.points), held_limit_bytes=100_000)

@@ -65,6 +65,26 @@ def test_vectors_of_scalars(device: Any, host: Backend, rng: random.Random, shap
     assert np.array_equal(found, expected.limbs)
 
 
+def test_a_witness_of_zeros_ones_and_few_others(device: Any, host: Backend, rng: random.Random) -> None:
+    n, n_vectors = 700, 2  # several blocks of the kernel that makes the lists of wide and of narrow scalars
+    points = some_points(n, rng)
+    kinds = [0, 0, 1, 1, 1, R - 1, 15, 16, 17, R - 16, R - 17]
+    rare = [rng.randrange(R) if rng.random() < 0.05 else rng.choice(kinds) for _ in range(n)]
+    scalars = to_limbs(rare + [0] * n, 4)
+    shape = Shape("g1", n, 5, 1, n_vectors)
+    found = sums(device, shape, [records(device, shape, points)], scalars)
+    assert np.array_equal(found[:1], host.msm(host.load_bases(points), FrPlain(scalars[:n])).limbs)
+    assert not found[1].any()
+
+
+def test_wide_scalars_are_counted(device: Any, rng: random.Random) -> None:
+    numbers = [0, 1, 2**15, 2**15 + 1, R - 2**15, R - 2**15 - 1, *(rng.randrange(2**20, R) for _ in range(300))]
+    scalars, count = to_limbs(numbers, 4), np.zeros(1, dtype=np.uint32)
+    places = (scalars.ctypes.data, count.ctypes.data)
+    Kernels(device, "g1").launch("count_wide", len(numbers), 256, len(numbers), np.uint32(16), *places)
+    assert count[0] == 302
+
+
 def test_several_sets_of_bases(device: Any, host: Backend, rng: random.Random) -> None:
     n = 40
     sets = [some_points(n, rng) for _ in range(3)]
