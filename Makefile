@@ -9,6 +9,9 @@ STAMP := $(VENV)/installed-$(shell cat requirements.lock pyproject.toml | cksum 
 # Most tests wait for a process or a connection: more of them at a time than there are CPUs.
 WORKERS ?= 4
 
+# Without byte code every process of every test compiles our sources anew, and rewrites their assertions.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test test-beside test-alone test-gpu lint format lock env kernels cuda device-bundle clean
 
 demo: env kernels ## build, ship, kill, wait, launch, prove, pull and parse: the whole loop on this machine
@@ -20,7 +23,7 @@ test-beside: env kernels ## the tests that may run beside each other
 	$(BIN)/pytest -m "not gpu and not alone" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
 test-alone: env kernels ## the tests that judge by this machine's memory, one after the other
-	$(BIN)/pytest -m "not gpu and alone" $(TESTS)
+	$(BIN)/pytest -m "not gpu and alone" $(TESTS) $(shell grep -rl --include='test_*.py' 'mark\.alone' tests)
 
 lint: env ## ruff, mypy strict, codespell, and generated files that must match
 	$(BIN)/ruff check .

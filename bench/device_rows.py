@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 import statistics
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import cupy as cp
 import numpy as np
+from rows import Row
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,35 +17,6 @@ if TYPE_CHECKING:
 
 
 LEAD_BYTES = 1 << 30  # a quarter of a millisecond to clear
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table; a ratio above 1 means that ours is better."""
-
-    work: str
-    log2_n: int
-    unit: str
-    ours: float
-    peer: float | None
-    better: str
-    ratio: float | None
-    goal: float
-    floor: float
-    reason: str
-
-    @property
-    def is_below_floor(self) -> bool:
-        """Whether the row is worse than its floor; a row whose peer is missing is not."""
-        if self.ratio is not None:
-            return self.ratio < self.floor
-        return self.unit != "ms" and self.ours > self.floor
-
-    def line(self) -> str:
-        """Write the row as a line of the table."""
-        peer = "" if self.peer is None else f"  peer {self.peer:9.4f}  ratio {self.ratio:5.2f}"
-        aim = f"  goal {self.goal:g}, floor {self.floor:g}"
-        return f"{self.work:34} 2^{self.log2_n:<2} {self.ours:10.4f} {self.unit:3}{peer}{aim}  {self.reason}"
 
 
 class Bench:

@@ -15,7 +15,7 @@ import random
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import py_arkworks_bls12381 as arkworks
 from host_processes import ROOT, BenchError, Measured, make_circuit, measure, prove_with, tool
+from rows import Row
 
 import kernels
 from kernels.gen.constants import P, R
@@ -34,22 +35,6 @@ if TYPE_CHECKING:
 
 RESULTS = ROOT / "bench" / "results" / "host.json"
 PROOF_THREADS = 2
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table; ``ratio`` above 1 means that ours is better."""
-
-    work: str
-    log2_n: int
-    unit: str
-    ours: float
-    peer: float | None
-    better: str
-    ratio: float | None
-    goal: float
-    floor: float
-    reason: str
 
 
 def compared(work: str, log2_n: int, unit: str, ours: float, peer: float, *, goal: float, floor: float) -> Row:

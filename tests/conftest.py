@@ -16,9 +16,13 @@ if TYPE_CHECKING:
     from cuzkops.steps.build import Artifact
 
 ROOT = Path(__file__).parents[1]
-# A shell that is not interactive starts background jobs with Ctrl-C ignored, nohup does so with the hang-up, and
-# children inherit that. Tests send both.
-for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+# A shell that is not interactive starts background jobs with Ctrl-C and Ctrl-\ ignored, nohup does so with the hang-up,
+# and children inherit that. Tests send the first and the last, and look at what is ignored.
+for _number, _handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+    (signal.SIGQUIT, signal.SIG_DFL),
+):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
 
@@ -32,6 +36,8 @@ LONG_FILES = (
     "test_hosts.py",
     "test_artifact_local.py",
     "test_first_contact.py",
+    "test_convergence.py",
+    "test_daemon_recovery.py",
 )
 REQUIRE_PEERS = os.environ.get("CUZKOPS_REQUIRE_PEERS") == "1"
 
@@ -49,15 +55,24 @@ def _clean_environment(
 
 @pytest.fixture(scope="session")
 def local_artifact(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    """The artifact that `cuzkops build --builder local` makes of this tree; its runtime is kept between test runs."""
-    from cuzkops.steps.build import BuildRequest, build
+    """The artifact that `cuzkops build --builder local` makes of this tree, once for all workers of a run.
+
+    Its runtime is kept between runs.
+    """
+    from cuzkops.steps.build import BuildRequest, build, load_artifact
 
     cache = ROOT / "build" / "test-cache"
     cache.mkdir(parents=True, exist_ok=True)
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # that of the run: each worker has one in it
+    out = folder / "local-artifact"
     with pytest.MonkeyPatch.context() as patch, (cache / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the first worker makes the runtime, the others find it
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the first worker makes it, the others find it
+        if out.exists():  # a folder that was built comes there whole
+            return load_artifact(out)
         patch.setenv("XDG_CACHE_HOME", str(cache))
-        return build(BuildRequest("local", tmp_path_factory.mktemp("local") / "artifact"), lambda _: None)
+        return build(BuildRequest("local", out), lambda _: None)
 
 
 @pytest.hookimpl(trylast=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from stand_ins import Recorder, wait_until
+from stand_ins import NEED_BYTES, Recorder, wait_until
 
 from cuzkops.artifact.layers import build_id, write_layer
 from cuzkops.configuration import DeployConfig, load_configuration
@@ -47,6 +47,13 @@ def layout(tmp_path: Path) -> Layout:
     layout = Layout(str(tmp_path / "remote dir"), "prover")  # with a space: every script must quote
     Path(layout.lock).mkdir(parents=True)  # this client holds the lock
     return layout
+
+
+@pytest.fixture
+def unlocked(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deploy takes the lock by itself."""
+    monkeypatch.setattr("cuzkops.memory_verdict.CALM_S", 0.5)  # a host where nothing was killed: its window is not ours
+    Path(layout.lock).rmdir()
 
 
 @pytest.fixture
@@ -122,15 +129,24 @@ def recorder() -> Recorder:
 def make_request(
     make_artifact: Callable[..., Artifact], make_config: Callable[..., DeployConfig]
 ) -> Callable[..., DeployRequest]:
+    """Make a request; only where `need_bytes` is None the memory of the host, and so of other tests, decides."""
     n_runs = 0
 
-    def make(app: str = "one", launcher: bytes | None = None, **small: object) -> DeployRequest:
+    def make(
+        app: str = "one", launcher: bytes | None = None, need_bytes: int | None = NEED_BYTES, **small: object
+    ) -> DeployRequest:
         nonlocal n_runs
         n_runs += 1
         owner = lock.this_process("client", f"run-{n_runs}", "preflight")
         artifact = make_artifact(app, launcher)
         return DeployRequest(
-            artifact.directory, make_config(**small), owner, wait_timeout_s=120, readiness_s=0.2, launch_deadline_s=20
+            artifact.directory,
+            make_config(**small),
+            owner,
+            need_bytes=need_bytes,
+            wait_timeout_s=120,
+            readiness_s=0.2,
+            launch_deadline_s=20,
         )
 
     return make

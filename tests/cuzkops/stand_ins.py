@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from cuzkops.steps.ship import Transfer
 
 MIB = 1 << 20
+NEED_BYTES = MIB
+"""So little that no other test's memory matters: for deploys that judge something else than how memory comes back."""
 
 # MAP_SHARED | MAP_ANONYMOUS is accounted as shmem, like memory that CUDA pins. The first argument is a size in MiB.
 HOLD = """

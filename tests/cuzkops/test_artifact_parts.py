@@ -18,17 +18,23 @@ from cuzkops.artifact.source import Revision, revision
 from cuzkops.errors import TimeoutExpired, UsageError
 
 ROOT = Path(__file__).parents[2]
+# One in C and one in Python. That all of the daemon's come out the same is test_bundle_made_anew_is_the_same.
+FEW_WHEELS = """
+[project]
+optional-dependencies.prover = ["py-arkworks-bls12381", "annotated-types"]
+"""
 
 
 def test_cache_is_used_and_a_damaged_entry_is_made_anew_and_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "pyproject.toml").write_text(FEW_WHEELS)
     lines: list[str] = []
 
     def layer() -> RuntimeLayer:
         lines.clear()
-        return runtime_layer("host-python", ROOT, lines.append, time.monotonic() + 250)
+        return runtime_layer("host-python", tmp_path, lines.append, time.monotonic() + 250)
 
     first = layer()
     assert "from the cache" not in lines[0]
@@ -38,7 +44,7 @@ def test_cache_is_used_and_a_damaged_entry_is_made_anew_and_the_same(
     assert layer() == first
     assert "from the cache" not in lines[0]
     assert first.archive.stat().st_size == first.layer.n_bytes
-    assert [path.name for path in (tmp_path / "cuzkops" / "runtime").iterdir()] == [first.archive.parent.name]
+    assert [path.name for path in (tmp_path / "cache" / "cuzkops" / "runtime").iterdir()] == [first.archive.parent.name]
 
 
 def test_cache_keeps_what_was_used_last(tmp_path: Path) -> None:

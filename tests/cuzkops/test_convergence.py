@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -24,20 +23,7 @@ if TYPE_CHECKING:
     from cuzkops.remote.layout import Layout
     from cuzkops.steps.deploy import DeployResult
 
-NEED_BYTES = 1 << 20
-"""So little that no other test's memory matters: what is judged here is not how the memory comes back."""
-
-
-@pytest.fixture
-def layout(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> Layout:
-    monkeypatch.setattr("cuzkops.memory_verdict.CALM_S", 0.5)  # a host where nothing was killed: its window is not ours
-    Path(layout.lock).rmdir()  # a deploy takes the lock by itself
-    return layout
-
-
-@pytest.fixture
-def make_request(make_request: Callable[..., DeployRequest]) -> Callable[..., DeployRequest]:
-    return lambda *words, **options: replace(make_request(*words, **options), need_bytes=NEED_BYTES)
+pytestmark = pytest.mark.usefixtures("unlocked")
 
 
 def die_at(title: str, die: Callable[[], NoReturn], monkeypatch: pytest.MonkeyPatch) -> None:

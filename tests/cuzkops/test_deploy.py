@@ -36,25 +36,26 @@ if TYPE_CHECKING:
 
     Deploy = Callable[..., DeployResult]
 
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.usefixtures("unlocked")
 HELD_BYTES = 700 << 20  # more than what wait-memory calls noise
 
 
 @pytest.fixture
-def layout(layout: Layout) -> Layout:
-    Path(layout.lock).rmdir()  # a deploy takes the lock by itself
-    return layout
-
-
-@pytest.fixture
-def running(host: Host, layout: Layout, make_request: Callable[..., DeployRequest], run: Deploy) -> LaunchResult:
-    """A daemon that was launched without a deploy; `run` ends it."""
+def running(
+    host: Host,
+    layout: Layout,
+    make_request: Callable[..., DeployRequest],
+    run: Deploy,
+    request: pytest.FixtureRequest,
+) -> LaunchResult:
+    """A daemon that was launched without a deploy; `run` ends it. Only alone it holds memory that others would miss."""
     del run
-    request = make_request(hold_bytes=HELD_BYTES)
-    assert isinstance(request.source, Path)
-    artifact = load_artifact(request.source)
-    release_id = ship(host, layout, ShipRequest(artifact, request.config)).release_id
-    launching = LaunchRequest(release_id, "by-hand", artifact.manifest, request.config.sha256, 0, 20)
+    hold_bytes = HELD_BYTES if request.node.get_closest_marker("alone") else 0
+    deployed = make_request(hold_bytes=hold_bytes)
+    assert isinstance(deployed.source, Path)
+    artifact = load_artifact(deployed.source)
+    release_id = ship(host, layout, ShipRequest(artifact, deployed.config)).release_id
+    launching = LaunchRequest(release_id, "by-hand", artifact.manifest, deployed.config.sha256, 0, 20)
     return launch(host, layout, launching)
 
 
@@ -70,10 +71,11 @@ def test_a_first_deploy_goes_step_by_step(layout: Layout, run: Deploy, recorder:
     assert not Path(layout.lock).exists()
 
 
+@pytest.mark.alone  # the memory of the old daemon must be back, whatever the new one needs
 def test_a_deploy_over_a_running_daemon(
     host: Host, layout: Layout, run: Deploy, running: LaunchResult, recorder: Recorder
 ) -> None:
-    second = run(app="two")
+    second = run(app="two", need_bytes=None)
     assert second.shipped.sent == ("layer app",)
     assert second.killed.how in ("drained", "terminated")
     assert second.killed.record is not None
@@ -94,11 +96,12 @@ def test_a_deploy_over_a_running_daemon(
     assert report.holder is None
 
 
+@pytest.mark.alone  # what ran before is started again by the baseline, not by a need
 def test_a_launch_that_fails_starts_the_previous_release_again(
     layout: Layout, run: Deploy, running: LaunchResult
 ) -> None:
     with pytest.raises(OpsError, match=r"the previous release .* runs again as pid") as caught:
-        run(mode="crash")
+        run(mode="crash", need_bytes=None)
     record = json.loads(Path(layout.daemon_json).read_text())
     assert f"{running.daemon.release_id} runs again as pid {record['pid']}" in caught.value.message
     assert "cannot load the key" in caught.value.message
@@ -111,7 +114,7 @@ def test_memory_that_cannot_be_had_is_refused_before_anything_is_stopped(
     layout: Layout, run: Deploy, running: LaunchResult, recorder: Recorder
 ) -> None:
     with pytest.raises(UsageError, match=r"needs 1024\.00 TiB"):
-        run(need_host_bytes=2**50)
+        run(need_bytes=None, need_host_bytes=2**50)
     assert recorder.steps[-1] == "check"
     assert json.loads(Path(layout.daemon_json).read_text())["pid"] == running.daemon.pid
     assert recorder.interrupted == "the running daemon was not touched; what arrived is not sent again"

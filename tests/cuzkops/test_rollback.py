@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from stand_ins import NEED_BYTES
 from test_ship_damage import flip
 
 from cuzkops.errors import LockedError, OpsError, UsageError
 from cuzkops.remote import lock
-from cuzkops.steps.deploy import DeployRequest, deploy
+from cuzkops.steps.deploy import deploy
 from cuzkops.steps.replace import Terms
 from cuzkops.steps.rollback import RollbackRequest, find_release, plan_rollback, rollback
 
@@ -23,23 +23,10 @@ if TYPE_CHECKING:
 
     from cuzkops.remote.host import Completed, Host, Script
     from cuzkops.remote.layout import Layout
-    from cuzkops.steps.deploy import DeployResult
+    from cuzkops.steps.deploy import DeployRequest, DeployResult
     from cuzkops.steps.rollback import RollbackResult
 
-NEED_BYTES = 1 << 20
-"""So little that no other test's memory matters: what is judged here is not how the memory comes back."""
-
-
-@pytest.fixture
-def layout(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> Layout:
-    monkeypatch.setattr("cuzkops.memory_verdict.CALM_S", 0.5)  # a host where nothing was killed: its window is not ours
-    Path(layout.lock).rmdir()  # a deploy takes the lock by itself
-    return layout
-
-
-@pytest.fixture
-def make_request(make_request: Callable[..., DeployRequest]) -> Callable[..., DeployRequest]:
-    return lambda *words, **options: replace(make_request(*words, **options), need_bytes=NEED_BYTES)
+pytestmark = pytest.mark.usefixtures("unlocked")
 
 
 def request(release_id: str | None = None, run_id: str = "back-1") -> RollbackRequest:

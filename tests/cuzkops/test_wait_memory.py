@@ -32,9 +32,13 @@ if TYPE_CHECKING:
     from cuzkops.remote.layout import Layout
     from cuzkops.remote.local import LocalHost
 
-# Above the slack of 256 MiB, or the missing memory would not be noticed.
-pytestmark = pytest.mark.alone
-HELD_MIB = 700
+HELD_MIB = 700  # above the slack of 256 MiB, or the missing memory would not be noticed
+SHORT_CALM_S = 1.0  # how long 5 s are is judged by test_a_need_without_a_kill_takes_a_calm_window
+
+
+@pytest.fixture
+def _soon_calm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cuzkops.memory_verdict.CALM_S", SHORT_CALM_S)
 
 
 class Waiting:
@@ -84,6 +88,7 @@ def killed(host: LocalHost, layout: Layout, mib: int = HELD_MIB) -> KillRecord:
     return result.record
 
 
+@pytest.mark.alone
 def test_a_real_kill_is_released(host: LocalHost, layout: Layout) -> None:
     record = killed(host, layout)
     seen: list[Sample] = []
@@ -97,6 +102,7 @@ def test_a_real_kill_is_released(host: LocalHost, layout: Layout) -> None:
     assert [later.memory.uptime_s for later in seen] == sorted(later.memory.uptime_s for later in seen)
 
 
+@pytest.mark.alone
 def test_the_same_kill_is_judged_again(host: LocalHost, layout: Layout) -> None:
     killed(host, layout)
     for _ in range(2):
@@ -109,8 +115,18 @@ def test_nothing_was_killed_is_said_with_status_0(host: LocalHost, layout: Layou
     assert "nothing was killed" in verdict.sentence
 
 
-def test_a_need_without_a_kill_takes_a_calm_window(host: LocalHost, layout: Layout) -> None:
-    verdict = wait_memory(host, layout, WaitRequest(need_bytes=MIB, timeout_s=60))
+def steady_kernel(folder: Path, files: dict[str, str] | None = None) -> dict[str, str]:
+    """A kernel whose memory stands still while its clock goes on: other tests' memory does not matter."""
+    kernel = recorded_kernel(folder, files=files or {})
+    uptime = Path(kernel["PROC"]) / "uptime"
+    uptime.unlink()
+    uptime.symlink_to("/proc/uptime")
+    return kernel
+
+
+def test_a_need_without_a_kill_takes_a_calm_window(host: LocalHost, layout: Layout, tmp_path: Path) -> None:
+    kernel = steady_kernel(tmp_path / "k")
+    verdict = wait_memory(host, layout, WaitRequest(need_bytes=MIB, timeout_s=60), kernel=kernel)
     assert (verdict.released, verdict.code) == (True, "calm")
     assert verdict.seconds >= 4.9
 
@@ -127,6 +143,7 @@ def test_a_need_that_is_too_large_names_what_is_missing(host: LocalHost, layout:
     assert verdict["still_bytes"] > 1 << 49
 
 
+@pytest.mark.alone
 def test_check_does_not_wait(host: LocalHost, layout: Layout) -> None:
     with holding(HELD_MIB) as process:
         write_record(host, layout.kill_json, take_baseline(host, layout.name, [process.pid]))
@@ -141,6 +158,7 @@ def test_check_does_not_wait(host: LocalHost, layout: Layout) -> None:
     assert wait_memory(host, layout, WaitRequest(check=True)).released
 
 
+@pytest.mark.alone
 def test_a_leader_zombie_is_never_taken_for_released(host: LocalHost, layout: Layout, tmp_path: Path) -> None:
     with leader_zombie(tmp_path, HELD_MIB) as process:
         write_record(host, layout.kill_json, take_baseline(host, layout.name, [process.pid]))
@@ -152,6 +170,7 @@ def test_a_leader_zombie_is_never_taken_for_released(host: LocalHost, layout: La
     assert set(waiting.codes) <= {"still-running", "unpinning", "driver-releasing", "settling"}
 
 
+@pytest.mark.alone
 def test_an_unreaped_zombie_holds_nothing_back(host: LocalHost, layout: Layout) -> None:
     with holding(HELD_MIB) as process:  # not reaped before the block ends
         kill(host, layout, KillRequest(pid=process.pid))
@@ -167,6 +186,7 @@ def frozen(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], Callable[[],
 
 
 @pytest.mark.peers
+@pytest.mark.alone
 def test_state_d_after_sigkill_is_waited_for_until_memory_is_back(
     host: LocalHost,
     layout: Layout,
@@ -185,6 +205,8 @@ def test_state_d_after_sigkill_is_waited_for_until_memory_is_back(
     assert waiting.end().released
 
 
+@pytest.mark.alone
+@pytest.mark.usefixtures("_soon_calm")
 def test_a_file_left_in_dev_shm_ends_the_wait_by_name(host: LocalHost, layout: Layout, tmp_path: Path) -> None:
     room = os.statvfs("/dev/shm")  # noqa: S108 - the same
     if room.f_bavail * room.f_frsize < HELD_MIB * MIB:
@@ -222,6 +244,8 @@ time.sleep(600)
 """
 
 
+@pytest.mark.alone
+@pytest.mark.usefixtures("_soon_calm")
 def test_a_segment_that_outlives_its_process_ends_the_wait_by_its_id(host: LocalHost, layout: Layout) -> None:
     segment = ""
     try:
@@ -240,6 +264,8 @@ def test_a_segment_that_outlives_its_process_ends_the_wait_by_its_id(host: Local
     assert wait_memory(host, layout, WaitRequest(timeout_s=60)).released
 
 
+@pytest.mark.alone
+@pytest.mark.usefixtures("_soon_calm")
 def test_another_tenant_that_took_the_memory_is_named(host: LocalHost, layout: Layout) -> None:
     with holding(HELD_MIB) as process:
         kill(host, layout, KillRequest(pid=process.pid))
@@ -268,10 +294,7 @@ def test_a_kill_json_that_is_no_record_is_unreadable(host: LocalHost, layout: La
 def test_the_control_group_counts(host: LocalHost, layout: Layout, tmp_path: Path) -> None:
     group = {"memory.max": f"{900 * MIB}\n", "memory.current": f"{800 * MIB}\n", "memory.stat": "inactive_file 0\n"}
     files = {f"sys/fs/cgroup/box/{name}": text for name, text in group.items()} | {"proc/self/cgroup": "0::/box\n"}
-    kernel = recorded_kernel(tmp_path / "k", files=files)
-    uptime = Path(kernel["PROC"]) / "uptime"
-    uptime.unlink()
-    uptime.symlink_to("/proc/uptime")
+    kernel = steady_kernel(tmp_path / "k", files)
     with pytest.raises(TimeoutExpired) as expired:
         wait_memory(host, layout, WaitRequest(need_bytes=200 * MIB, check=True), kernel=kernel)
     assert "100.00 MiB available are 100.00 MiB short" in expired.value.message
@@ -308,6 +331,7 @@ def applets(tmp_path: Path) -> Path:
 
 
 @pytest.mark.peers
+@pytest.mark.alone
 def test_samples_from_a_host_that_has_only_busybox(host: LocalHost, layout: Layout, applets: Path) -> None:
     with holding(20) as process:
         record = take_baseline(host, layout.name, [process.pid])

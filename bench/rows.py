@@ -1,0 +1,34 @@
+"""A row of the tables that bench/host.py and bench/device.py print and write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table; a ratio above 1 means that ours is better."""
+
+    work: str
+    log2_n: int
+    unit: str
+    ours: float
+    peer: float | None
+    better: str
+    ratio: float | None
+    goal: float
+    floor: float
+    reason: str
+
+    @property
+    def is_below_floor(self) -> bool:
+        """Whether the row is worse than its floor; a row whose peer is missing is not."""
+        if self.ratio is not None:
+            return self.ratio < self.floor
+        return self.unit != "ms" and self.ours > self.floor
+
+    def line(self) -> str:
+        """Write the row as a line of the table."""
+        peer = "" if self.peer is None else f"  peer {self.peer:9.4f}  ratio {self.ratio:5.2f}"
+        aim = f"  goal {self.goal:g}, floor {self.floor:g}"
+        return f"{self.work:34} 2^{self.log2_n:<2} {self.ours:10.4f} {self.unit:3}{peer}{aim}  {self.reason}"
