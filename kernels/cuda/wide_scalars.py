@@ -55,6 +55,7 @@ def fit_windows(shape: Shape, n_wide: int) -> Shape:
 
 @lru_cache(maxsize=256)
 def _fitted(shape: Shape, n_wide: int) -> Shape:
-    bits = max(SMALLEST_WINDOW_BITS, choose_shape(shape.group, n_wide, 0).window_bits)
-    fitted = replace(shape, window_bits=min(bits, shape.window_bits))
+    few = choose_shape(shape.group, n_wide, 0)
+    bits = min(max(SMALLEST_WINDOW_BITS, few.window_bits), shape.window_bits)
+    fitted = replace(few, n_points=shape.n_points, window_bits=bits)
     return fitted if fitted.max_entries <= MAX_ENTRIES else shape

