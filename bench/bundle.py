@@ -1,8 +1,8 @@
 """What a bare machine with a GPU, Python 3.12 and CuPy needs to test and measure: ``python bench/bundle.py``.
 
 Puts the checkout's Python, the host library, the fatbins, the circuits of the demo, wheels and (with ``--peer``) the
-peer into one folder, with a script that tests and measures: ``./run [test|bench|all]``. Build first: ``make kernels
-cuda``.
+peer into one folder, with a script that tests and measures: ``./run [test|bench|sanitize|all]``, where ``sanitize`` is
+small sums under compute-sanitizer. Build first: ``make kernels cuda``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WHEELS = ("py-arkworks-bls12381", "pydantic", "pydantic-core", "annotated-types"
 LIMIT_BYTES = 48 << 20
 
 RUN = """#!/bin/sh
-# Test and measure on this machine's GPU: ./run [test|bench|all]. Results: bench/results/kernels.json.
+# Test and measure on this machine's GPU: ./run [test|bench|sanitize|all]. Results: bench/results/kernels.json.
 set -eu
 cd "$(dirname "$0")"
 site=$(mktemp -d)
@@ -32,6 +32,11 @@ what=${1:-all}
 peer=
 [ -f native/peer.so ] && peer="--peer native/peer.so"
 case $what in test|all) python3 -m pytest -q -m gpu -p no:cacheprovider tests/gpu ;; esac
+small='proof and 32 or host_give and 1997 or several_rounds'
+case $what in sanitize) for tool in memcheck racecheck; do
+  compute-sanitizer --tool $tool --error-exitcode 9 python3 -m pytest -q -m gpu -p no:cacheprovider \\
+    tests/gpu/test_gpu_msm_sets.py -k "$small"
+done ;; esac
 case $what in bench|all) python3 bench/device.py $peer ;; esac
 """
 

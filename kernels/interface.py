@@ -1,17 +1,7 @@
 """What every backend of this library offers, and the arrays that go in and out.
 
-Number formats, once for the whole package: an element of the scalar field Fr is 4 little-endian 64-bit limbs, of the
-base field Fp 6. The domain of the numbers is in the type, never in a flag:
-
-=================  ==========  ====================================================================================
-type               shape       meaning of a row
-=================  ==========  ====================================================================================
-``FrPlain``        (n, 4)      x, with x < r: witnesses and MSM scalars
-``FrMont``         (n, 4)      x * R mod r, R = 2^256: what transforms and sparse products compute with
-``FrMontTwice``    (n, 4)      x * R^2 mod r: coefficients as zkey files store them; times ``FrPlain`` gives ``FrMont``
-``G1Affine``       (n, 12)     x | y, Montgomery, R = 2^384; (0, 0) is infinity
-``G2Affine``       (n, 24)     x.c0 | x.c1 | y.c0 | y.c1, Montgomery, R = 2^384; (0, 0) is infinity
-=================  ==========  ====================================================================================
+An element of the scalar field Fr is 4 little-endian 64-bit limbs, of the base field Fp 6. The domain of the numbers is
+in the type of an array, never in a flag: see ``FrPlain``, ``FrMont``, ``FrMontTwice``, ``G1Affine`` and ``G2Affine``.
 
 The roots of unity are those of zkey files unless a call asks for others: powers of 5^((r-1)/2^k), because snarkjs takes
 the smallest quadratic non-residue of Fr as generator. Other libraries use 7, and a proof for a zkey file that is made
@@ -21,13 +11,13 @@ with those roots never verifies.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import MutableMapping, Sequence
 
 Limbs = NDArray[np.uint64]
 Group = Literal["g1", "g2"]
@@ -86,7 +76,7 @@ class FrMont(LimbArray):
 
 
 class FrMontTwice(LimbArray):
-    """(n, 4) elements of Fr as x * 2^512 mod r: the coefficients of a zkey file."""
+    """(n, 4) elements of Fr as x * 2^512 mod r: the coefficients of a zkey file; times ``FrPlain`` gives ``FrMont``."""
 
     width = 4
 
@@ -151,7 +141,7 @@ class Bases(Generic[PointsT]):
 
     Args:
         kind: The type of the points, ``G1Affine`` or ``G2Affine``.
-        n: Number of points, infinities included.
+        n: Number of points, infinities included: as many scalars belong to them.
         held_bytes: Bytes that this handle keeps, on the backend's device.
     """
 
@@ -163,6 +153,12 @@ class Bases(Generic[PointsT]):
     def group(self) -> Group:
         """``"g1"`` or ``"g2"``."""
         return "g1" if self.kind is G1Affine else "g2"
+
+    def check(self, scalars: FrPlain, n_vectors: int = 1) -> None:
+        """Raise ``ValueError`` unless there are as many scalars in each vector as there are bases."""
+        if n_vectors < 1 or len(scalars) != n_vectors * self.n:
+            vectors = f"{n_vectors} vectors of " if n_vectors != 1 else ""
+            raise ValueError(f"{len(scalars)} scalars for {vectors}{self.n} bases")
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,12 +210,17 @@ class Backend(Protocol):
     def get(self, values: ArrayT) -> ArrayT:
         """Copy values of ``put`` or of an operation to host memory; values that are there come back as they are."""
 
-    def load_bases(self, points: PointsT, table_limit_bytes: int = 0) -> Bases[PointsT]:
+    def load_bases(
+        self, points: PointsT, table_limit_bytes: int = 0, *, n_before: int = 0, held_limit_bytes: int | None = None
+    ) -> Bases[PointsT]:
         """Hold points for MSMs.
 
         Args:
             points: On the curve; ``first_invalid`` checks that. The caller leaves them unchanged afterwards.
             table_limit_bytes: Memory that precomputed multiples may take; 0 is none.
+            n_before: Infinities before the points, so that bases of the end of a witness take the whole of it.
+            held_limit_bytes: Memory of a device for them. Where they need more they stay on the host (page-locked, a
+                copy), and each MSM brings them in pieces while it computes.
         """
 
     def load_matrix(self, rows: CsrRows) -> Matrix:
@@ -233,24 +234,48 @@ class Backend(Protocol):
         bases: Bases[PointsT],
         scalars: FrPlain,
         *,
+        n_vectors: int = 1,
         out: PointsT | None = None,
         stream: object | None = None,
         workspace: object | None = None,
         timer: Timer | None = None,
     ) -> PointsT:
-        """Sum of scalars[i] * bases[i].
+        """Sum of scalars[i] * bases[i], for each of several vectors of scalars.
 
         Args:
             bases: A handle of this backend. The points are in the subgroup of order r: scalars are split by an
                 endomorphism that is a multiplication there only.
             scalars: As many as there are bases; none at all gives infinity. They count modulo r.
-            out: One point.
+            n_vectors: Vectors of scalars that stand one after the other.
+            out: ``n_vectors`` points.
             stream: See the class.
             workspace: See the class.
             timer: Phase ``msm``.
 
         Returns:
-            One affine point, in the group of the bases.
+            ``n_vectors`` affine points, in the group of the bases.
+        """
+
+    def msm_sets(
+        self,
+        sets: Sequence[Bases[Any]],
+        scalars: FrPlain,
+        *,
+        stream: object | None = None,
+        workspace: object | None = None,
+        timer: Timer | None = None,
+    ) -> list[Any]:
+        """``msm`` of one vector of scalars against several sets of bases: what they share is done once.
+
+        Args:
+            sets: Handles of this backend, of either group.
+            scalars: As many as each set has bases.
+            stream: See the class.
+            workspace: See the class.
+            timer: Phases ``msm_g1`` and ``msm_g2``.
+
+        Returns:
+            One affine point for each set.
         """
 
     def ntt(

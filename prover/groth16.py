@@ -14,7 +14,6 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kernels.interface import FrPlain
 from prover.curve import (
     g1,
     g1_coordinates,
@@ -34,7 +33,7 @@ from prover.verify import verify
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kernels.interface import Backend, Bases, FrMont, G1Affine, G2Affine, Matrix
+    from kernels.interface import Backend, Bases, FrMont, FrPlain, G1Affine, G2Affine, Matrix
     from prover.checked_keys import CheckedKeys
     from prover.formats.wtns import Witness
     from prover.formats.zkey import ZkeyHeader
@@ -59,7 +58,7 @@ class LoadedKey:
         bases_a: Section 5.
         bases_b1: Section 6.
         bases_b2: Section 7.
-        bases_c: Section 8.
+        bases_c: Section 8, behind infinities for ONE and the public wires, so that it takes the whole witness.
         bases_h: Section 9.
     """
 
@@ -125,7 +124,7 @@ class DeviceParts:
         a: MSM(A, w).
         b1: MSM(B1, w).
         b2: MSM(B2, w).
-        c: MSM(C, private part of w).
+        c: MSM(C, w): of its private part, as C has infinities before.
         h: MSM(H, values of A*B - C on the odd coset).
         public: w[1..n_public] as decimal strings.
         durations: Nanoseconds of each phase.
@@ -172,8 +171,9 @@ def load_key(path: Path, backend: Backend, checked: CheckedKeys | None = None) -
         check_subgroups(zkey.name, all_points(zkey), backend.threads)
         checked.add(zkey.sha256)
     matrices = [backend.load_matrix(rows) for rows in (zkey.matrix_a, zkey.matrix_b)]
-    bases_a, bases_b1, bases_c, bases_h = (backend.load_bases(p) for p in (zkey.a, zkey.b1, zkey.c, zkey.h))
+    bases_a, bases_b1, bases_h = (backend.load_bases(points) for points in (zkey.a, zkey.b1, zkey.h))
     bases_b2 = backend.load_bases(zkey.b2)
+    bases_c = backend.load_bases(zkey.c, n_before=zkey.header.n_public + 1)
     held: list[Matrix | Bases[Any]] = [*matrices, bases_a, bases_b1, bases_b2, bases_c, bases_h]
     return LoadedKey(
         sha256=zkey.sha256,
@@ -252,24 +252,20 @@ def prove_on_device(key: LoadedKey, synthesis: Synthesis) -> DeviceParts:
     Raises:
         KernelError: The backend failed.
     """
-    backend, witness = key.backend, synthesis.witness
-    private = FrPlain(witness.limbs[key.n_public + 1 :])
+    backend = key.backend
     ntt_ns: dict[str, int] = {}
     h_ns: dict[str, int] = {}
-    tail_ns: dict[str, int] = {}
-    b_g2_ns: dict[str, int] = {}
+    witness_ns: dict[str, int] = {}
     start_ns = time.monotonic_ns()
     scalars = backend.h(synthesis.a, synthesis.b, timer=ntt_ns)
     h = backend.msm(key.bases_h, scalars, timer=h_ns)
-    a = backend.msm(key.bases_a, witness, timer=tail_ns)
-    b1 = backend.msm(key.bases_b1, witness, timer=tail_ns)
-    c = backend.msm(key.bases_c, private, timer=tail_ns)
-    b2 = backend.msm(key.bases_b2, witness, timer=b_g2_ns)
+    sets = (key.bases_a, key.bases_b1, key.bases_c, key.bases_b2)
+    a, b1, c, b2 = backend.msm_sets(sets, synthesis.witness, timer=witness_ns)
     durations = DeviceDurations(
         ntt_ns=sum(ntt_ns.values()),
         h_msm_ns=sum(h_ns.values()),
-        tail_msm_ns=sum(tail_ns.values()),
-        b_g2_msm_ns=sum(b_g2_ns.values()),
+        tail_msm_ns=witness_ns["msm_g1"],
+        b_g2_msm_ns=witness_ns["msm_g2"],
         total_ns=time.monotonic_ns() - start_ns,
     )
     a, b1, c, h = (backend.get(point) for point in (a, b1, c, h))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -10,6 +11,8 @@ from kernels.cuda.device import cupy
 from kernels.interface import LimbArray
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kernels.cuda.workspace import Workspace
 
 ALIGNMENT_BYTES = 16
@@ -107,6 +110,17 @@ def to_device(workspace: Workspace, array: ArrayT, what: str) -> ArrayT:
     copy = type(array)(workspace.array(len(array), array.width, what))
     copy_in(address(copy), array.limbs)
     return copy
+
+
+@contextmanager
+def copying() -> Iterator[Any]:
+    """Make a stream for copies; a failure waits for them, because their targets go back to a workspace."""
+    stream = cupy().cuda.Stream(non_blocking=True)
+    try:
+        yield stream
+    except BaseException:
+        stream.synchronize()
+        raise
 
 
 def copy_in(target: int, source: np.ndarray[Any, Any]) -> None:

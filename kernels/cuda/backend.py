@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from kernels.cuda import h as h_steps
 from kernels.cuda import matrix as matrices
-from kernels.cuda import msm as sums
-from kernels.cuda import vectors
+from kernels.cuda import msm_bases, msm_calls, vectors
 from kernels.cuda.arrays import (
     address,
     check_alignment,
@@ -25,12 +24,13 @@ from kernels.cuda.arrays import (
 from kernels.cuda.device import Device, Phases, cupy
 from kernels.cuda.tables import Tables
 from kernels.cuda.transform import Transform, run
+from kernels.cuda.wide_scalars import WideScalars
 from kernels.cuda.workspace import Workspace
 from kernels.interface import Bases, FrMont, FrPlain, G1Affine, G2Affine, KernelError, LimbArray
 from kernels.moduli import R
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kernels.interface import CsrRows, Matrix, Order, RootGenerator, Timer, VectorOperation
 
@@ -62,6 +62,7 @@ class CudaBackend:
         self.workspace = Workspace(self.on, memory_limit_bytes)
         self.threads = len(os.sched_getaffinity(0))
         self._tables = Tables(self.workspace)
+        self._wide = WideScalars()
         self._closed = False
         with self.on.running("the start of the backend"):
             self.on.kernel("vector", "cuzkops_combine")
@@ -78,6 +79,8 @@ class CudaBackend:
         check_place(self.workspace, values)
         with self.on.running("put", n=len(values)) as stream:
             there = to_device(self.workspace, values, f"{len(values)} {type(values).__name__}")
+            if isinstance(there, FrPlain):
+                self._wide.count(self.workspace, there)
             stream.synchronize()
         return there
 
@@ -93,23 +96,27 @@ class CudaBackend:
             stream.synchronize()
         return there
 
-    def load_bases(self, points: PointsT, table_limit_bytes: int = 0) -> sums.CudaBases[PointsT]:
+    def load_bases(
+        self, points: PointsT, table_limit_bytes: int = 0, *, n_before: int = 0, held_limit_bytes: int | None = None
+    ) -> Bases[PointsT]:
         """Hold points: see ``Backend.load_bases``."""
         self._check_open()
         check_place(self.workspace, points)
-        return sums.load_bases(self.on, self.workspace, points, table_limit_bytes)
+        limits: Any = {"n_before": n_before, "held_limit_bytes": held_limit_bytes}
+        return msm_bases.load_bases(self.on, self.workspace, points, table_limit_bytes, **limits)
 
     def first_invalid(self, points: G1Affine | G2Affine) -> int | None:
         """Index of the first point that is not sound: see ``Backend.first_invalid``."""
         self._check_open()
         check_place(self.workspace, points)
-        return sums.first_invalid(self.on, self.workspace, points)
+        return msm_bases.first_invalid(self.on, self.workspace, points)
 
     def msm(
         self,
         bases: Bases[PointsT],
         scalars: FrPlain,
         *,
+        n_vectors: int = 1,
         out: PointsT | None = None,
         stream: object | None = None,
         workspace: object | None = None,
@@ -118,7 +125,23 @@ class CudaBackend:
         """Sum of scalars[i] * bases[i]: see ``Backend.msm``."""
         memory = self._memory(workspace)
         check_place(memory, scalars)
-        return sums.msm(self.on, memory, bases, scalars, out=out, stream=stream, timer=timer)
+        options: Any = {"n_vectors": n_vectors, "n_wide": self._wide.of(scalars), "stream": stream, "timer": timer}
+        return msm_calls.msm(self.on, memory, bases, scalars, out=out, **options)
+
+    def msm_sets(
+        self,
+        sets: Sequence[Bases[Any]],
+        scalars: FrPlain,
+        *,
+        stream: object | None = None,
+        workspace: object | None = None,
+        timer: Timer | None = None,
+    ) -> list[Any]:
+        """Sums against several sets of bases: see ``Backend.msm_sets``."""
+        memory = self._memory(workspace)
+        check_place(memory, scalars)
+        n_wide = self._wide.of(scalars)
+        return msm_calls.msm_sets(self.on, memory, sets, scalars, n_wide=n_wide, stream=stream, timer=timer)
 
     def load_matrix(self, rows: CsrRows) -> matrices.CudaMatrix:
         """Hold a sparse matrix: see ``Backend.load_matrix``."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from kernels.cuda.arrays import address, copy_in, copy_out, is_on_device
+from kernels.cuda.arrays import address, copy_in, copy_out, copying, is_on_device
 from kernels.cuda.device import cupy
 from kernels.cuda.passes import LOG2_EACH, passes
 from kernels.cuda.tables import root_of_unity
@@ -37,9 +38,13 @@ def run(workspace: Workspace, tables: Tables, phases: Phases, values: tuple[FrMo
         values: a and b, n each, on the host or on the device.
         result: n scalars, in other memory.
     """
-    n = len(values[0])
+    with nullcontext() if all(map(is_on_device, values)) else copying() as copies:
+        _run(workspace, tables, phases, _Arrivals(workspace, values, copies), result)
+
+
+def _run(workspace: Workspace, tables: Tables, phases: Phases, arrivals: _Arrivals, result: FrPlain) -> None:
+    n = len(result)
     log2_n = n.bit_length() - 1
-    arrivals = _Arrivals(workspace, values)
     raw_a, raw_b = arrivals.addresses
     blocks = [workspace.take(32 * n, f"H of 2^{log2_n}") for is_copy in (False, *arrivals.is_copy) if not is_copy]
     free = [int(block.ptr) for block in blocks]
@@ -107,7 +112,7 @@ def _second_and_product(
 class _Arrivals:
     """Operands on the device: where they are, or where they will be once their copies have come."""
 
-    def __init__(self, workspace: Workspace, values: tuple[FrMont, FrMont]) -> None:
+    def __init__(self, workspace: Workspace, values: tuple[FrMont, FrMont], copies: Any) -> None:
         cp = cupy()
         self.is_copy = [not is_on_device(array) for array in values]
         self.addresses = [address(array) for array in values]
@@ -121,7 +126,7 @@ class _Arrivals:
             if self.is_copy[i]:
                 self._blocks.append(workspace.take(values[i].n_bytes, f"an operand of {len(values[i])} elements"))
                 self.addresses[i] = int(self._blocks[-1].ptr)
-        self._stream = cp.cuda.Stream(non_blocking=True)
+        self._stream = copies
         self._stream.wait_event(current.record())  # the blocks may still be in use by what was put on it before
         for i in (0, 1):
             if self.is_copy[i]:

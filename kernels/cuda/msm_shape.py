@@ -58,12 +58,14 @@ class Shape:
         n_points: Bases and scalars.
         window_bits: Bits of a digit.
         tables: Multiples of each base that are held, the base itself included.
+        n_vectors: Vectors of scalars that are sorted and added up together, each with buckets of its own.
     """
 
     group: Group
     n_points: int
     window_bits: int
     tables: int
+    n_vectors: int = 1
 
     @property
     def curve(self) -> Curve:
@@ -77,18 +79,18 @@ class Shape:
 
     @property
     def modules(self) -> int:
-        """Sets of buckets: windows that have no table of their own."""
+        """Sets of buckets of a vector: windows that have no table of their own."""
         return -(-self.windows // self.tables)
 
     @property
     def n_buckets(self) -> int:
-        """Buckets of all modules."""
-        return self.modules << (self.window_bits - 1)
+        """Buckets of all modules and vectors."""
+        return self.n_vectors * self.modules << (self.window_bits - 1)
 
     @property
     def max_entries(self) -> int:
         """Digits of all scalars."""
-        return self.n_points * self.curve.images * self.windows
+        return self.n_vectors * self.n_points * self.curve.images * self.windows
 
     @property
     def table_spacing(self) -> int:
@@ -125,13 +127,14 @@ class Shape:
         return min(pieces, 16.0) + min(pieces / 16, 16.0) + min(pieces / 256, 16.0)
 
 
-def choose_shape(group: Group, n_points: int, table_limit_bytes: int) -> Shape:
+def choose_shape(group: Group, n_points: int, table_limit_bytes: int, n_vectors: int = 1) -> Shape:
     """Choose windows and tables for bases: the cheapest by the model within a limit of memory.
 
     Args:
         group: Of the bases.
         n_points: How many there are.
         table_limit_bytes: What multiples beyond the bases and their images may take.
+        n_vectors: Vectors of scalars that are taken together.
 
     Raises:
         ValueError: There are more points than 31-bit numbers of images.
@@ -144,7 +147,7 @@ def choose_shape(group: Group, n_points: int, table_limit_bytes: int) -> Shape:
     one_table_bytes = max(1, n_points * curve.record_bytes)
     most = min(1 + table_limit_bytes // one_table_bytes, MAX_RECORDS // max(1, n_points * curve.images))
     shapes = [
-        Shape(group, n_points, bits, tables)
+        Shape(group, n_points, bits, tables, n_vectors)
         for bits in range(MIN_WINDOW_BITS, MAX_WINDOW_BITS + 1)
         for tables in range(1, min(most, -(-curve.scalar_bits // bits)) + 1)
     ]

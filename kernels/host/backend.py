@@ -6,7 +6,7 @@ import os
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from kernels.interface import Bases, CsrRows, FrMont, FrPlain, G1Affine, G2Affin
 from kernels.moduli import R
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -31,9 +31,10 @@ VECTOR_OPERATIONS: dict[VectorOperation, int] = {"add": 0, "subtract": 1, "multi
 
 @dataclass(frozen=True, eq=False)
 class HostBases(Bases[PointsT]):
-    """Points in this process's memory, as they were given."""
+    """Points in this process's memory, as they were given, and how many infinities are before them."""
 
     points: PointsT
+    n_before: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +83,13 @@ class HostBackend:
         self._check_open()
         return values
 
-    def load_bases(self, points: PointsT, table_limit_bytes: int = 0) -> HostBases[PointsT]:
-        """Hold points: see ``Backend.load_bases``. This backend makes no tables, whatever the limit."""
-        del table_limit_bytes
+    def load_bases(
+        self, points: PointsT, table_limit_bytes: int = 0, *, n_before: int = 0, held_limit_bytes: int | None = None
+    ) -> HostBases[PointsT]:
+        """Hold points: see ``Backend.load_bases``. This backend makes no tables, and the points stay where they are."""
+        del table_limit_bytes, held_limit_bytes
         self._check_open()
-        return HostBases(type(points), len(points), points.n_bytes, points)
+        return HostBases(type(points), n_before + len(points), points.n_bytes, points, n_before)
 
     def load_matrix(self, rows: CsrRows) -> HostMatrix:
         """Hold a sparse matrix: see ``Backend.load_matrix``."""
@@ -107,6 +110,7 @@ class HostBackend:
         bases: Bases[PointsT],
         scalars: FrPlain,
         *,
+        n_vectors: int = 1,
         out: PointsT | None = None,
         stream: object | None = None,
         workspace: object | None = None,
@@ -114,15 +118,34 @@ class HostBackend:
     ) -> PointsT:
         """Sum of scalars[i] * bases[i]: see ``Backend.msm``."""
         self._check_call(stream, workspace)
-        if not isinstance(bases, HostBases):
-            raise TypeError("these bases belong to another backend")
-        if len(scalars) != bases.n:
-            raise ValueError(f"{len(scalars)} scalars for {bases.n} bases")
-        result: PointsT = _result(out, bases.kind, 1)
-        function = "cuzkops_msm_g1" if bases.group == "g1" else "cuzkops_msm_g2"
+        held = _own(bases)
+        held.check(scalars, n_vectors)
+        result: PointsT = _result(out, bases.kind, n_vectors)
         with _timed(timer, "msm"):
-            self._call(function, bases.points.limbs, scalars.limbs, bases.n, self.threads, result.limbs)
+            for i in range(n_vectors):
+                self._sum(held, scalars.limbs[i * bases.n : (i + 1) * bases.n], result.limbs[i : i + 1])
         return result
+
+    def msm_sets(
+        self,
+        sets: Sequence[Bases[Any]],
+        scalars: FrPlain,
+        *,
+        stream: object | None = None,
+        workspace: object | None = None,
+        timer: Timer | None = None,
+    ) -> list[Any]:
+        """Sums against several sets of bases: see ``Backend.msm_sets``."""
+        self._check_call(stream, workspace)
+        own = [_own(bases) for bases in sets]
+        results = []
+        for held in own:
+            held.check(scalars)
+        for held in own:
+            results.append(_result(None, held.kind, 1))
+            with _timed(timer, f"msm_{held.group}"):
+                self._sum(held, scalars.limbs, results[-1].limbs)
+        return results
 
     def ntt(
         self,
@@ -230,6 +253,10 @@ class HostBackend:
         """Refuse further work; the memory goes with the handles."""
         self._closed = True
 
+    def _sum(self, bases: HostBases[Any], scalars: NDArray[np.uint64], result: NDArray[np.uint64]) -> None:
+        points, numbers = bases.points.limbs, scalars[bases.n_before :]
+        self._call(f"cuzkops_msm_{bases.group}", points, numbers, len(points), self.threads, result)
+
     def _call(self, function: str, *arguments: object) -> None:
         self._library.call(function, self._leaf_number, *arguments)
 
@@ -241,6 +268,12 @@ class HostBackend:
         self._check_open()
         if stream is not None or workspace is not None:
             raise ValueError("the host backend takes no stream and no workspace")
+
+
+def _own(bases: Bases[PointsT]) -> HostBases[PointsT]:
+    if not isinstance(bases, HostBases):
+        raise TypeError("these bases belong to another backend")
+    return bases
 
 
 def _log2(n: int) -> int:

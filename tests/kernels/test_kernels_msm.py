@@ -107,6 +107,37 @@ def test_out_and_timer(host: Backend, group: Group, rng: random.Random) -> None:
     assert np.array_equal(out.limbs, host.msm(bases, scalars).limbs)
 
 
+def test_vectors_one_after_the_other(host: Backend, group: Group, rng: random.Random) -> None:
+    points = some_points(group, 40, rng)
+    bases = host.load_bases(group.array(points))
+    vectors = [[rng.randrange(R) for _ in points] for _ in range(3)]
+    expected = group.array([group.sum(points, vector) for vector in vectors])
+    together = FrPlain(to_limbs([number for vector in vectors for number in vector], 4))
+    out = group.array([group.infinity()] * 3)
+    assert host.msm(bases, together, n_vectors=3, out=out) is out
+    assert np.array_equal(out.limbs, expected.limbs)
+    with pytest.raises(ValueError, match="120 scalars for 2 vectors of 40 bases"):
+        host.msm(bases, together, n_vectors=2)
+
+
+def test_several_sets_of_bases(host: Backend, rng: random.Random) -> None:
+    n, n_before = 50, 7
+    g1, g2 = Group("g1"), Group("g2")
+    sets = [(g1, some_points(g1, n, rng)), (g2, some_points(g2, n, rng)), (g1, some_points(g1, n - n_before, rng))]
+    loaded = [host.load_bases(group.array(points), n_before=n - len(points)) for group, points in sets]
+    assert [bases.n for bases in loaded] == [n, n, n]
+    vector = [rng.randrange(R) for _ in range(n)]
+    timer: dict[str, int] = {}
+    found = host.msm_sets(loaded, FrPlain(to_limbs(vector, 4)), timer=timer)
+    for (group, points), result in zip(sets, found, strict=True):
+        assert isinstance(result, group.kind)
+        expected = group.array([group.sum(points, vector[n - len(points) :])])
+        assert np.array_equal(result.limbs, expected.limbs)
+    assert set(timer) == {"msm_g1", "msm_g2"}
+    with pytest.raises(ValueError, match="2 scalars for 50 bases"):
+        host.msm_sets(loaded, FrPlain(to_limbs([1, 2], 4)))
+
+
 def test_misfits_are_refused(host: Backend, group: Group) -> None:
     bases = host.load_bases(group.array([group.point()] * 3))
     scalars = FrPlain(to_limbs([1, 2, 3], 4))

@@ -1,4 +1,4 @@
-// The digits of scalars. Scalars are split once; msm_sort.cuh reads the parts twice.
+// The digits of scalars. Scalars are split once; msm_sort.cuh reads the parts once for each window, twice.
 #pragma once
 #include "msm_shape.cuh"
 
@@ -32,27 +32,35 @@ template <class F> struct Parts {
         return static_cast<std::uint32_t>(found) & ((1u << count) - 1);
     }
 
+    // Whether all magnitudes are at most `limit`.
+    CUZKOPS_FN bool are_at_most(std::uint64_t limit) const {
+        bool all = true;
+        CUZKOPS_UNROLL for (int j = 0; j < 4; j++) {
+            const std::uint64_t bits = j % WORDS == WORDS - 1 ? word[j] & ~SIGN : word[j];
+            all = all && bits <= (j % WORDS == 0 ? limit : 0);
+        }
+        return all;
+    }
+
 private:
     static constexpr std::uint64_t SIGN = std::uint64_t{1} << 63;
 };
 
-template <class F>
-CUZKOPS_FN void split_scalar(std::uint64_t n_points, const std::uint64_t* scalars, std::uint64_t* parts, std::uint64_t i) {
-    if (i >= n_points) return;
-    std::uint64_t scalar[4];
-    load_limbs<4>(scalar, scalars + 4 * i);
-    const Parts<F> split = Parts<F>::of(scalar);
-    for (int j = 0; j < 4; j++) parts[4 * i + j] = split.word[j];
+// What a scalar needs: nothing, a digit of window 0 for some of its parts, or digits of any windows.
+enum Width : std::uint32_t { ZERO, NARROW, WIDE };
+template <class F> CUZKOPS_FN Width width_of(const Parts<F>& parts, std::uint32_t window_bits) {
+    if (!parts.are_at_most(std::uint64_t{1} << (window_bits - 1))) return WIDE;
+    return parts.are_at_most(0) ? ZERO : NARROW;
 }
 
-// Calls visit(key, image, negative) for the digits of one window; key is NO_BUCKET where the digit is 0, so that the lanes
-// of a warp stay together. Digits are in (-2^(bits-1), 2^(bits-1)]. The top one does not overflow, because magnitudes are below
+// Calls visit(key, image, negative) for the digits of one window; key is NO_BUCKET where the digit is 0, and for a scalar
+// that is not there, so that the lanes of a warp stay together. Digits are in (-2^(bits-1), 2^(bits-1)]. The top one does not overflow, because magnitudes are below
 // 0.83 * 2^(BITS - 1) and windows * bits >= BITS, bits >= 3.
 template <class F, class Visit>
 CUZKOPS_FN void for_each_digit(const MsmShape& shape, std::uint32_t window, const std::uint64_t* parts, std::uint64_t i,
-                               Visit visit) {
+                               bool is_there, Visit visit) {
     Parts<F> mine = {};
-    if (i < shape.n_points) load_limbs<4>(mine.word, parts + 4 * i);
+    if (is_there) load_limbs<4>(mine.word, parts + 4 * i);
     const std::uint32_t half = shape.buckets_per_module();
     CUZKOPS_UNROLL for (int image = 0; image < Parts<F>::IMAGES; image++) {
         std::uint32_t carry = 0;

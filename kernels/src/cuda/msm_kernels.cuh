@@ -18,16 +18,29 @@ __device__ std::uint64_t thread_number() { return static_cast<std::uint64_t>(blo
 } // namespace
 
 CUZKOPS_KERNEL(256, 2)
-cuzkops_msm_split(std::uint64_t n_points, const std::uint64_t* scalars, std::uint64_t* parts) {
-    split_scalar<F>(n_points, scalars, parts, thread_number());
+cuzkops_msm_split(std::uint64_t n_points, std::uint32_t window_bits, const std::uint64_t* scalars, std::uint64_t* parts,
+                  std::uint32_t* indices, std::uint32_t* counts) {
+    split_scalars<F>(n_points, window_bits, scalars, parts, indices, counts);
+}
+
+// count: 0 before; of the scalars that digits of window_bits do not hold.
+CUZKOPS_KERNEL(256, 2)
+cuzkops_msm_count_wide(std::uint64_t n_points, std::uint32_t window_bits, const std::uint64_t* scalars,
+                       std::uint32_t* count) {
+    const std::uint64_t i = thread_number();
+    std::uint64_t scalar[4] = {};
+    if (i < n_points) load_limbs<4>(scalar, scalars + 4 * i);
+    const bool is_wide = width_of<F>(Parts<F>::of(scalar), window_bits) == WIDE;
+    count_one(count, is_wide ? 0 : NO_BUCKET);
 }
 
 CUZKOPS_KERNEL(SORT_THREADS, 1)
 cuzkops_msm_count_tiles(std::uint64_t n_points, std::uint32_t window_bits, std::uint32_t windows, std::uint32_t modules,
-                        const std::uint64_t* parts, std::uint32_t tile_bits, std::uint32_t* tile_counts) {
+                        const std::uint64_t* parts, const std::uint32_t* indices, const std::uint32_t* counts,
+                        std::uint32_t tile_bits, std::uint32_t* tile_counts) {
     extern __shared__ std::uint64_t words[];
-    count_tiles<F>({{n_points, window_bits, windows, modules}, parts, tile_bits}, reinterpret_cast<std::uint32_t*>(words),
-                   tile_counts);
+    const SortBlock<F> block({n_points, window_bits, windows, modules}, {parts, indices, counts}, tile_bits);
+    count_tiles<F>(block, reinterpret_cast<std::uint32_t*>(words), tile_counts);
 }
 
 CUZKOPS_KERNEL(SORT_THREADS, 1)
@@ -38,10 +51,10 @@ cuzkops_msm_scan_tiles(std::uint32_t* tiles, std::uint32_t n_tiles, std::uint32_
 
 CUZKOPS_KERNEL(SORT_THREADS, 1)
 cuzkops_msm_place_in_tiles(std::uint64_t n_points, std::uint32_t window_bits, std::uint32_t windows, std::uint32_t modules,
-                           const std::uint64_t* parts, std::uint32_t tile_bits, std::uint32_t* tiles,
-                           std::uint64_t* sorted) {
+                           const std::uint64_t* parts, const std::uint32_t* indices, const std::uint32_t* counts,
+                           std::uint32_t tile_bits, std::uint32_t* tiles, std::uint64_t* sorted) {
     extern __shared__ std::uint64_t words[];
-    const SortBlock<F> block({n_points, window_bits, windows, modules}, parts, tile_bits);
+    const SortBlock<F> block({n_points, window_bits, windows, modules}, {parts, indices, counts}, tile_bits);
     auto* places = reinterpret_cast<std::uint32_t*>(words + SORTED_AT_ONCE);
     place_in_tiles<F>(block, words, places, places + block.n_tiles, tiles, sorted);
 }
@@ -77,6 +90,12 @@ cuzkops_msm_sum_neighbours(const std::uint64_t* sums, std::uint64_t* out, std::u
     sum_neighbours<F>(sums, out, count, n_out, thread_number());
 }
 
+CUZKOPS_KERNEL(MSM_THREADS, MSM_BLOCKS)
+cuzkops_msm_add_sums(std::uint64_t* to, const std::uint64_t* sums, std::uint64_t n) {
+    const std::uint64_t i = thread_number();
+    if (i < n) store_sum(to, i, Xyzz<F>::sum_apart(load_sum<F>(to, i), load_sum<F>(sums, i)));
+}
+
 CUZKOPS_KERNEL(SLOT_THREADS, 1)
 cuzkops_msm_sum_slots(std::uint32_t window_bits, std::uint32_t modules, std::uint32_t row_parts, std::uint32_t column_parts,
                       const std::uint64_t* sums, std::uint64_t* slots) {
@@ -84,8 +103,9 @@ cuzkops_msm_sum_slots(std::uint32_t window_bits, std::uint32_t modules, std::uin
 }
 
 CUZKOPS_KERNEL(FINISH_THREADS, 1)
-cuzkops_msm_finish(std::uint64_t* slots, std::uint32_t modules, std::uint32_t window_bits, std::uint64_t* result) {
-    combine_slots<F>(slots, modules, window_bits, result);
+cuzkops_msm_finish(std::uint64_t* slots, std::uint32_t modules, std::uint32_t window_bits, std::uint64_t* results) {
+    const std::uint64_t first = static_cast<std::uint64_t>(blockIdx.x) * modules * window_bits; // a block for each result
+    combine_slots<F>(slots + 4 * F::LIMBS * first, modules, window_bits, results + Affine<F>::LIMBS * blockIdx.x);
 }
 
 CUZKOPS_KERNEL(128, 1)

@@ -31,25 +31,75 @@ __device__ inline std::uint32_t exclusive_sum(std::uint32_t value, std::uint32_t
     return before + sum - value;
 }
 
-// What a block sorts: SORTED_AT_ONCE digits of one window.
+// Scalars of a vector in two lists that grow towards each other: the wide ones from the front, the narrow ones from the
+// back. Zeros are in neither, and windows above the first read the wide ones alone: witnesses are mostly zeros and ones.
+struct Lists {
+    const std::uint64_t* parts;
+    const std::uint32_t* indices; // which scalar it is
+    const std::uint32_t* counts;  // of wide and of narrow ones, for each vector
+};
+
+// A thread for each scalar, blockIdx.y is the vector. counts: 0 before.
+template <class F>
+__device__ void split_scalars(std::uint64_t n_points, std::uint32_t window_bits, const std::uint64_t* scalars,
+                              std::uint64_t* parts, std::uint32_t* indices, std::uint32_t* counts) {
+    __shared__ std::uint32_t scratch[32], first[2];
+    const std::uint64_t i = static_cast<std::uint64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+    const std::uint64_t vector = blockIdx.y * n_points;
+    Parts<F> mine = {};
+    if (i < n_points) {
+        std::uint64_t scalar[4];
+        load_limbs<4>(scalar, scalars + 4 * (vector + i));
+        mine = Parts<F>::of(scalar);
+    }
+    const Width width = width_of<F>(mine, window_bits);
+    std::uint32_t total;
+    const std::uint32_t before = exclusive_sum(width == WIDE ? 1 : width == NARROW ? 1u << 16 : 0, scratch, total);
+    if (threadIdx.x == 0) {
+        first[0] = atomicAdd(counts + 2 * blockIdx.y, total & 0xffff);
+        first[1] = atomicAdd(counts + 2 * blockIdx.y + 1, total >> 16);
+    }
+    __syncthreads();
+    if (width == ZERO) return;
+    const std::uint64_t place = width == WIDE ? first[0] + (before & 0xffff) : n_points - 1 - first[1] - (before >> 16);
+    for (int j = 0; j < 4; j++) parts[4 * (vector + place) + j] = mine.word[j];
+    indices[vector + place] = static_cast<std::uint32_t>(i);
+}
+
+// What a block sorts: SORTED_AT_ONCE digits of one window of one vector of scalars. Vectors stand one after the other, and
+// so do their buckets.
 template <class F> struct SortBlock {
     static constexpr std::uint32_t EACH = SORTED_AT_ONCE / SORT_THREADS / Parts<F>::IMAGES; // scalars of a thread
     MsmShape shape;
     const std::uint64_t* parts;
-    std::uint32_t tile_bits, window, first_tile, n_tiles; // tiles with buckets of the window's module
+    const std::uint32_t* indices;
+    std::uint32_t n_wide, n_narrow;
+    std::uint32_t tile_bits, window, first_of_vector; // its first bucket
+    std::uint32_t first_tile, n_tiles;                // tiles with buckets of the window's module
 
-    __device__ SortBlock(const MsmShape& all, const std::uint64_t* from, std::uint32_t bits)
-        : shape(all), parts(from), tile_bits(bits), window(blockIdx.y) {
-        const std::uint32_t first_bucket = window % shape.modules * shape.buckets_per_module();
+    __device__ SortBlock(const MsmShape& all, const Lists& lists, std::uint32_t bits)
+        : shape(all), parts(lists.parts + 4 * all.n_points * blockIdx.z), indices(lists.indices + all.n_points * blockIdx.z),
+          n_wide(lists.counts[2 * blockIdx.z]), n_narrow(lists.counts[2 * blockIdx.z + 1]), tile_bits(bits),
+          window(blockIdx.y), first_of_vector(blockIdx.z * all.n_buckets()) {
+        const std::uint32_t first_bucket = first_of_vector + window % shape.modules * shape.buckets_per_module();
         first_tile = first_bucket >> tile_bits;
         n_tiles = ((first_bucket + shape.buckets_per_module() - 1) >> tile_bits) - first_tile + 1;
     }
-    // Calls visit(tile - first_tile, key, image, negative, i) for each digit; tile is NO_BUCKET where the digit is 0.
+    __device__ bool is_there(std::uint64_t i) const {
+        return i < n_wide || (window == 0 && i < shape.n_points && i >= shape.n_points - n_narrow);
+    }
+    // Whether none of the block's places has a scalar with digits of the window.
+    __device__ bool is_empty() const {
+        const std::uint64_t from = static_cast<std::uint64_t>(blockIdx.x) * EACH * SORT_THREADS;
+        return from >= n_wide && (window > 0 || from + EACH * SORT_THREADS <= shape.n_points - n_narrow);
+    }
+    // Calls visit(tile - first_tile, bucket, image, negative, i) for each digit; both are NO_BUCKET where the digit is 0.
     template <class Visit> __device__ void for_each(Visit visit) const {
         for (std::uint32_t k = 0; k < EACH; k++) {
             const std::uint64_t i = (static_cast<std::uint64_t>(blockIdx.x) * EACH + k) * SORT_THREADS + threadIdx.x;
-            for_each_digit<F>(shape, window, parts, i, [&](std::uint32_t key, int image, bool negative) {
-                visit(key == NO_BUCKET ? NO_BUCKET : (key >> tile_bits) - first_tile, key, image, negative, i);
+            for_each_digit<F>(shape, window, parts, i, is_there(i), [&](std::uint32_t key, int image, bool negative) {
+                const std::uint32_t bucket = key == NO_BUCKET ? key : first_of_vector + key;
+                visit(key == NO_BUCKET ? key : (bucket >> tile_bits) - first_tile, bucket, image, negative, i);
             });
         }
     }
@@ -64,6 +114,7 @@ template <class F> struct SortBlock {
 
 // shared: a word for each tile of a module. tile_counts: 0 before.
 template <class F> __device__ void count_tiles(const SortBlock<F>& block, std::uint32_t* shared, std::uint32_t* tile_counts) {
+    if (block.is_empty()) return;
     block.count(shared);
     for (std::uint32_t tile = threadIdx.x; tile < block.n_tiles; tile += SORT_THREADS)
         if (shared[tile] != 0) atomicAdd(tile_counts + block.first_tile + tile, shared[tile]);
@@ -94,6 +145,7 @@ template <class F>
 __device__ void place_in_tiles(const SortBlock<F>& block, std::uint64_t* ordered, std::uint32_t* places,
                                std::uint32_t* shifts, std::uint32_t* tiles, std::uint64_t* sorted) {
     __shared__ std::uint32_t scratch[32];
+    if (block.is_empty()) return;
     block.count(places);
     std::uint32_t n_here = 0;
     for (std::uint32_t from = 0; from < block.n_tiles; from += SORT_THREADS) {
@@ -111,7 +163,7 @@ __device__ void place_in_tiles(const SortBlock<F>& block, std::uint64_t* ordered
     block.for_each([&](std::uint32_t tile, std::uint32_t key, int image, bool negative, std::uint64_t i) {
         const std::uint32_t place = count_one(places, tile);
         if (tile == NO_BUCKET) return;
-        const std::uint64_t record = first_record + i;
+        const std::uint64_t record = first_record + block.indices[i];
         const std::uint32_t entry = static_cast<std::uint32_t>(record * Parts<F>::IMAGES + image) | (negative ? NEGATIVE : 0);
         ordered[place] = static_cast<std::uint64_t>(key) << 32 | entry;
     });
