@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kernels.cuda.msm_accumulate import MSM_THREADS, Accumulation, choose_chunks
 from kernels.cuda.msm_shape import SHORTEST_SEGMENT, Shape
 
 if TYPE_CHECKING:
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
 SORT_THREADS, SORTED_AT_ONCE, MOST_TILE_BITS = 1024, 16384, 11  # of msm_sort.cuh
 MODULE_TILES, TILE_ENTRIES = 1024, 2048  # tiles of a module at most, and entries of one that are worth a block
 SLOT_THREADS, FINISH_THREADS = 128, 128
-MSM_THREADS = 128
-WAVES = 2  # segments for each thread that is resident
 LINE_THREADS, LONGEST_PART = 1 << 16, 32  # parts of lines: about as many as fill the device, and how long at most
 SLOT_SUMS = 512  # that a block adds up, 4 for each thread
-JOINED = 16  # pieces that a round of msm_accumulate.cuh joins
+STAGE_OF_KERNEL = {  # those of the stage msm_GROUP are not named
+    "accumulate": "accumulate",
+    **dict.fromkeys(("count_final", "place_final", "plan_pairs", "go_forwards", "invert", "go_backwards"), "affine"),
+}
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Kernels:
         shared_bytes: int = 0,
     ) -> None:
         """Launch one; Python integers are passed as 64-bit numbers."""
-        stage = f"msm_{self.group}_accumulate" if name == "accumulate" else f"msm_{self.group}"
+        stage = "_".join(filter(None, ("msm", self.group, STAGE_OF_KERNEL.get(name))))
         kernel = self.device.kernel(stage, f"cuzkops_msm_{name}", shared_bytes)
         passed = tuple(np.uint64(value) if isinstance(value, int) else value for value in arguments)
         kernel((-(-n_threads // block), rows, layers), (block,), passed, shared_mem=shared_bytes)
@@ -93,7 +95,9 @@ class Run:
         self.workspace, self.shape = workspace, shape
         self.launch = Kernels(device, shape.group).launch
         self.sum_bytes = 4 * shape.curve.coordinate_bytes
-        self.n_segments = WAVES * device.n_multiprocessors * shape.curve.threads_per_multiprocessor
+        memory_bytes = min(device.total_bytes, workspace.limit_bytes or device.total_bytes)
+        chunks = choose_chunks(shape, memory_bytes)
+        self.accumulation = Accumulation(shape, self.launch, self._take, device.n_multiprocessors, chunks)
 
     def sum(self, sets: Sequence[int], scalars: int, results: int, parts: Phases) -> None:
         """Put the MSMs of all vectors against each set of records on the stream.
@@ -115,7 +119,7 @@ class Run:
         lines = self._lines()
         sums = self._take(self.sum_bytes * lines.n_sums * len(sets), "lines of buckets")
         for i, records in enumerate(sets):
-            buckets = self._accumulate(records, plan, entries, offsets)
+            buckets = self.accumulation.sums(records, plan, entries, offsets)
             parts.mark("accumulate")
             self._sum_lines(lines, buckets, offsets, sums.ptr + i * self.sum_bytes * lines.n_sums)
             parts.mark("reduce")
@@ -145,7 +149,7 @@ class Run:
         words = max(1, 1 << shape.window_bits - 1 >> bits) + 1
         options = {"rows": shape.windows, "layers": shape.n_vectors, "shared_bytes": 4 * words}
         self.launch("count_tiles", n_threads, SORT_THREADS, *cut, np.uint32(bits), tiles.ptr, **options)
-        limits = (np.uint32(n_tiles), np.uint32(SHORTEST_SEGMENT), np.uint32(self.n_segments), plan.ptr)
+        limits = (np.uint32(n_tiles), np.uint32(SHORTEST_SEGMENT), np.uint32(self.accumulation.n_segments), plan.ptr)
         self.launch("scan_tiles", SORT_THREADS, SORT_THREADS, tiles.ptr, *limits)
         in_tiles = self._take(8 * shape.max_entries, "entries in tiles")
         options["shared_bytes"] = 8 * (SORTED_AT_ONCE + MODULE_TILES + 1)  # the most: a kernel is told only once
@@ -155,24 +159,6 @@ class Run:
         found = (np.uint32(bits), np.uint32(shape.n_buckets), offsets.ptr, entries.ptr)
         self.launch("sort_tiles", n_tiles * SORT_THREADS, SORT_THREADS, in_tiles.ptr, tiles.ptr, *found)
         return entries, offsets
-
-    def _accumulate(self, records: int, plan: Any, entries: Any, offsets: Any) -> Any:
-        """Add up segments, and join the pieces of buckets that lie in several of them."""
-        shape, n_segments = self.shape, np.uint32(self.n_segments)
-        buckets = self._take(self.sum_bytes * shape.n_buckets, "buckets")
-        heads, tails = (self._take(self.sum_bytes * self.n_segments, "pieces of buckets") for _ in range(2))
-        tail_bucket = self._take(4 * self.n_segments, "numbers of buckets")
-        pieces = (buckets.ptr, heads.ptr, tails.ptr, tail_bucket.ptr, n_segments)
-        sources = (plan.ptr, entries.ptr, offsets.ptr, np.uint32(shape.n_buckets), records)
-        self.launch("accumulate", self.n_segments, MSM_THREADS, *sources, *pieces)
-        if shape.max_entries > 2 * self.n_segments and shape.n_buckets < self.n_segments // 2:
-            numbers = (np.uint32(shape.n_buckets), *pieces[:-1])
-            self.launch("join_buckets", shape.n_buckets, MSM_THREADS, plan.ptr, offsets.ptr, *numbers)
-        stride = 1
-        while stride < self.n_segments:
-            self.launch("join", self.n_segments, MSM_THREADS, plan.ptr, offsets.ptr, *pieces, np.uint32(stride))
-            stride *= JOINED
-        return buckets
 
     def _lines(self) -> Lines:
         """Cut the lines of the matrix of buckets into parts: see msm_reduce.cuh."""

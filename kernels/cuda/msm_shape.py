@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 MAX_RECORDS = 2**31  # an entry is a sign and 31 bits that select an image of a record
 MAX_ENTRIES = 2**32 - 1  # places of entries are 32-bit numbers
 MIN_WINDOW_BITS, MAX_WINDOW_BITS = 3, 22
+MOST_ROUNDS = 8
+ENTRIES_OF_A_CHUNK = 10**8  # about: see msm_accumulate.py
 
 
 @dataclass(frozen=True)
@@ -22,29 +24,39 @@ class Curve:
         scalar_bits: Bits of a part, its sign included.
         coordinate_bytes: One coordinate.
         record_bytes: A base with its images.
-        entry_s: Seconds for an entry: its sorting, and an affine point added to a bucket, all multiprocessors at work.
+        sort_s: Seconds for sorting an entry, all multiprocessors at work.
+        entry_s: Seconds for an affine point added to a bucket in XYZZ.
+        pair_s: Seconds for two affine points added in a round.
+        alone_s: Seconds for a point that has no neighbour in a round.
+        round_s: Seconds of a round besides.
         bucket_s: Seconds for the two sums that a bucket takes part in.
         bit_s: Seconds for the chains of additions that each bit of a digit makes longer.
         doubling_s: Seconds for a doubling in the last, serial stage.
         piece_s: Seconds for each piece that a bucket comes in.
         threads_per_multiprocessor: That are resident in the accumulation.
+        chains_per_multiprocessor: That are resident in affine rounds.
     """
 
     images: int
     scalar_bits: int
     coordinate_bytes: int
     record_bytes: int
+    sort_s: float
     entry_s: float
+    pair_s: float
+    alone_s: float
+    round_s: float
     bucket_s: float
     bit_s: float
     doubling_s: float
     piece_s: float
     threads_per_multiprocessor: int
+    chains_per_multiprocessor: int
 
 
 CURVES: dict[Group, Curve] = {
-    "g1": Curve(2, 128, 48, 144, 4.3e-10, 1.06e-9, 3e-5, 3.9e-6, 2e-5, 384),
-    "g2": Curve(4, 64, 96, 768, 1.38e-9, 3.0e-9, 5.5e-5, 8e-6, 5e-5, 256),
+    "g1": Curve(2, 128, 48, 144, 4.3e-11, 4.0e-10, 2.9e-10, 2e-10, 1.5e-4, 1.06e-9, 3e-5, 3.9e-6, 2e-5, 384, 512),
+    "g2": Curve(4, 64, 96, 768, 4.1e-11, 1.45e-9, 6.95e-10, 4e-10, 1.5e-4, 3.0e-9, 5.5e-5, 8e-6, 5e-5, 256, 256),
 }
 TYPICAL_SEGMENTS, SHORTEST_SEGMENT = 100_000, 8  # of the accumulation; shorter segments cost more pieces than they save
 
@@ -59,6 +71,7 @@ class Shape:
         window_bits: Bits of a digit.
         tables: Multiples of each base that are held, the base itself included.
         n_vectors: Vectors of scalars that are sorted and added up together, each with buckets of its own.
+        rounds: Of affine additions, before the rest is added up in XYZZ.
     """
 
     group: Group
@@ -66,6 +79,7 @@ class Shape:
     window_bits: int
     tables: int
     n_vectors: int = 1
+    rounds: int = 0
 
     @property
     def curve(self) -> Curve:
@@ -107,12 +121,35 @@ class Shape:
         """A model of the time, to choose by; what all shapes have in common is left out."""
         curve = self.curve
         return (
-            self.max_entries * curve.entry_s
+            self.max_entries * curve.sort_s
+            + self._rounds_s
+            + self._left * curve.entry_s
             + self.n_buckets * curve.bucket_s
             + self.window_bits * curve.bit_s
             + self.window_bits * (self.modules - 1) * curve.doubling_s
             + (self._pieces(self.max_entries, self.n_buckets) + self._top_pieces) * curve.piece_s
         )
+
+    @property
+    def _used_buckets(self) -> float:
+        """Buckets that random scalars use: of the top window of those without tables few."""
+        top = 2.0 ** min(self.curve.scalar_bits - 1 - self.window_bits * (self.windows - 1), self.window_bits - 1)
+        unused = self.n_buckets // self.modules - self.n_vectors * top if self.tables == 1 else 0
+        whole = self.n_buckets - unused
+        return float(min(whole, self.max_entries))
+
+    @property
+    def _left(self) -> float:
+        """Points that the rounds leave, of buckets of average size."""
+        of_a_bucket = self.max_entries / max(1.0, self._used_buckets) / (1 << self.rounds)
+        return self._used_buckets * max(1.0, of_a_bucket + (0.5 if self.rounds else 0.0))
+
+    @property
+    def _rounds_s(self) -> float:
+        curve, n_chunks = self.curve, 1 + self.max_entries // ENTRIES_OF_A_CHUNK
+        pairs = max(0.0, self.max_entries - self._left)
+        each_s = n_chunks * curve.round_s + self._used_buckets * curve.alone_s
+        return pairs * curve.pair_s + self.rounds * each_s if self.rounds else 0.0
 
     @property
     def _top_pieces(self) -> float:
@@ -122,8 +159,8 @@ class Shape:
 
     def _pieces(self, n_entries: float, n_buckets: float) -> float:
         """Additions one after the other for a bucket of average size, 16 pieces a round."""
-        segment = max(SHORTEST_SEGMENT, self.max_entries / TYPICAL_SEGMENTS)
-        pieces = n_entries / n_buckets / segment
+        segment = max(SHORTEST_SEGMENT, self._left / TYPICAL_SEGMENTS)
+        pieces = n_entries / (1 << self.rounds) / n_buckets / segment
         return min(pieces, 16.0) + min(pieces / 16, 16.0) + min(pieces / 256, 16.0)
 
 
@@ -147,11 +184,17 @@ def choose_shape(group: Group, n_points: int, table_limit_bytes: int, n_vectors:
     one_table_bytes = max(1, n_points * curve.record_bytes)
     most = min(1 + table_limit_bytes // one_table_bytes, MAX_RECORDS // max(1, n_points * curve.images))
     shapes = [
-        Shape(group, n_points, bits, tables, n_vectors)
+        Shape(group, n_points, bits, tables, n_vectors, rounds)
         for bits in range(MIN_WINDOW_BITS, MAX_WINDOW_BITS + 1)
-        for tables in range(1, min(most, -(-curve.scalar_bits // bits)) + 1)
+        for tables in _useful_tables(-(-curve.scalar_bits // bits), most)
+        for rounds in range(MOST_ROUNDS + 1)
     ]
     fitting = [shape for shape in shapes if shape.max_entries <= MAX_ENTRIES]
     if not fitting:
         raise ValueError(f"an MSM of {n_points} points has more digits than 32-bit numbers can count")
     return min(fitting, key=lambda shape: (shape.cost_s, shape.tables))
+
+
+def _useful_tables(windows: int, most: int) -> list[int]:
+    """Numbers of tables up to a limit of which one less would mean more sets of buckets."""
+    return sorted({tables for modules in range(1, windows + 1) if (tables := -(-windows // modules)) <= most})

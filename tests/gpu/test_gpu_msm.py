@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from points import EDGES, KINDS, Case, limbs, multiples, scalars
 
-from kernels.cuda import msm_bases
+from kernels.cuda import msm_accumulate, msm_bases
 from kernels.cuda.msm_shape import Shape
 from kernels.gen.constants import Z
 from kernels.moduli import R
@@ -54,6 +54,31 @@ def test_edge_scalars_in_windows(case: Case, window_bits: int) -> None:
 @pytest.mark.parametrize(("window_bits", "tables"), [(8, 2), (8, 3), (8, 16), (16, 4), (16, 8), (13, 5)])
 def test_tables(case: Case, window_bits: int, tables: int) -> None:
     case.check(case.points[:1025], scalars(case.rng, 1025), Shape(case.group, 1025, window_bits, tables))
+
+
+@pytest.mark.parametrize("windows", [(3, 1), (8, 1), (8, 3), (13, 1), (16, 8)])
+@pytest.mark.parametrize(("rounds", "n_chunks"), [(1, 2), (3, 2), (6, 4), (4, 12)])
+def test_affine_rounds(
+    case: Case, monkeypatch: pytest.MonkeyPatch, windows: tuple[int, int], rounds: int, n_chunks: int
+) -> None:
+    monkeypatch.setattr(msm_accumulate, "FEWEST_CHUNKS", n_chunks)
+    for n in (1, 31, 32, 33, 127, 129, 2049):
+        case.check(case.points[:n], scalars(case.rng, n), Shape(case.group, n, *windows, rounds=rounds))
+
+
+@pytest.mark.parametrize("rounds", [2, 5])
+@pytest.mark.parametrize("window_bits", [4, 12])
+def test_affine_rounds_of_special_points(case: Case, rounds: int, window_bits: int) -> None:
+    n = 3000
+    shape = Shape(case.group, n, window_bits, 1, rounds=rounds)
+    one_point, one_scalar = np.tile(case.points[100:101], (n, 1)), np.tile(scalars(case.rng, 1), (n, 1))
+    ones, few = np.tile(limbs([1], 4), (n, 1)), limbs([1, R - 1, 0, 2], 4)[case.rng.integers(0, 4, n)]
+    progression = multiples(case.group, limbs(list(range(1, n + 1)), 4))
+    skewed = scalars(case.rng, n)
+    skewed[case.rng.random(n) < 0.9] = limbs([1], 4)[0]
+    for points in (case.points[:n], one_point, progression, np.zeros_like(one_point)):
+        for numbers in (scalars(case.rng, n), one_scalar, ones, few, skewed, np.zeros_like(ones)):
+            case.check(points, numbers, shape)
 
 
 def test_equal_points_and_equal_scalars(case: Case) -> None:

@@ -8,27 +8,15 @@ namespace cuzkops {
 
 template <class F> struct Accumulation {
     const MsmPlan* plan;
-    const std::uint32_t* entries;
     const std::uint32_t* offsets; // n_buckets + 1: where the entries of each bucket begin
     std::uint32_t n_buckets;
-    const std::uint64_t* records;
     std::uint64_t* buckets;     // sums; buckets without entries are not written
     std::uint64_t* heads;       // of each segment, the end of a bucket that began before
     std::uint64_t* tails;       // of each segment, the piece of the bucket that goes on behind it
     std::uint32_t* tail_bucket; // its number, or NO_BUCKET
 
-    // The bucket of an entry, at or after bucket `from`: offsets[b] <= entry < offsets[b + 1].
-    CUZKOPS_FN std::uint32_t bucket_of(std::uint32_t entry, std::uint32_t from) const {
-        std::uint32_t low = from, high = n_buckets; // offsets[low] <= entry < offsets[high]
-        while (high - low > 1) {
-            const std::uint32_t middle = low + (high - low) / 2;
-            if (offsets[middle] <= entry) low = middle;
-            else high = middle;
-        }
-        return low;
-    }
-
-    CUZKOPS_FN void add_segment(std::uint32_t segment) const {
+    // load(entry): the point of a place in the sorted entries.
+    template <class Load> CUZKOPS_FN void add_segment(std::uint32_t segment, Load load) const {
         const std::uint64_t begin = static_cast<std::uint64_t>(segment) * plan->segment_length;
         if (begin >= plan->n_entries) {
             tail_bucket[segment] = NO_BUCKET;
@@ -37,7 +25,7 @@ template <class F> struct Accumulation {
         const std::uint64_t after = begin + plan->segment_length;
         const std::uint32_t end = after < plan->n_entries ? static_cast<std::uint32_t>(after) : plan->n_entries;
         std::uint32_t entry = static_cast<std::uint32_t>(begin);
-        std::uint32_t bucket = bucket_of(entry, 0);
+        std::uint32_t bucket = bucket_of(offsets, n_buckets, entry, 0);
         std::uint32_t bucket_end = offsets[bucket + 1];
         bool began_before = offsets[bucket] < entry;
         Xyzz<F> sum = Xyzz<F>::infinity();
@@ -47,10 +35,10 @@ template <class F> struct Accumulation {
                 began_before = false;
                 sum = Xyzz<F>::infinity();
                 bucket++;
-                if (offsets[bucket + 1] == entry) bucket = bucket_of(entry, bucket);
+                if (offsets[bucket + 1] == entry) bucket = bucket_of(offsets, n_buckets, entry, bucket);
                 bucket_end = offsets[bucket + 1];
             }
-            const Affine<F> p = Record<F>::load(records, entries[entry]);
+            const Affine<F> p = load(entry);
             if constexpr (Record<F>::ADDED_COMPACTLY) sum.add_compactly(p);
             else sum.add(p);
         }

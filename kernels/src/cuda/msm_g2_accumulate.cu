@@ -1,14 +1,16 @@
-// Where an MSM in G2 spends most of its time: additions of points to buckets, with everything inlined.
+// Additions of points to buckets of an MSM in G2 in XYZZ, with everything inlined.
 #include "msm_accumulate.cuh"
-#include "fp2.hpp"
 
 using namespace cuzkops;
+using F = Fp2<FpOf<Carry32Loose>>;
 
+// entries: null where the points are those that affine additions have left, in the order of their buckets.
 extern "C" __global__ void __launch_bounds__(128, 2) // 255 registers
 cuzkops_msm_accumulate(const MsmPlan* plan, const std::uint32_t* entries, const std::uint32_t* offsets,
-                       std::uint32_t n_buckets, const std::uint64_t* records, std::uint64_t* buckets,
-                       std::uint64_t* heads, std::uint64_t* tails, std::uint32_t* tail_bucket, std::uint32_t n_segments) {
+                       std::uint32_t n_buckets, std::uint64_t* points, std::uint64_t* buckets, std::uint64_t* heads,
+                       std::uint64_t* tails, std::uint32_t* tail_bucket, std::uint32_t n_segments) {
     const std::uint32_t segment = blockIdx.x * blockDim.x + threadIdx.x;
-    const Accumulation<Fp2<FpOf<Carry32Loose>>> work{plan, entries, offsets, n_buckets, records, buckets, heads, tails, tail_bucket};
-    if (segment < n_segments) work.add_segment(segment);
+    const Accumulation<F> work{plan, offsets, n_buckets, buckets, heads, tails, tail_bucket};
+    const NamedPoints<F> from{points, entries, 0};
+    if (segment < n_segments) work.add_segment(segment, [&](std::uint32_t place) { return from.point(from.name(place)); });
 }

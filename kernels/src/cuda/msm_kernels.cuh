@@ -68,14 +68,14 @@ cuzkops_msm_sort_tiles(const std::uint64_t* sorted, const std::uint32_t* tile_en
 CUZKOPS_KERNEL(MSM_THREADS, MSM_BLOCKS)
 cuzkops_msm_join_buckets(const MsmPlan* plan, const std::uint32_t* offsets, std::uint32_t n_buckets, std::uint64_t* buckets,
                          std::uint64_t* heads, std::uint64_t* tails, std::uint32_t* tail_bucket) {
-    const Accumulation<F> work{plan, nullptr, offsets, n_buckets, nullptr, buckets, heads, tails, tail_bucket};
+    const Accumulation<F> work{plan, offsets, n_buckets, buckets, heads, tails, tail_bucket};
     if (thread_number() < n_buckets) work.join_bucket(static_cast<std::uint32_t>(thread_number()));
 }
 
 CUZKOPS_KERNEL(MSM_THREADS, MSM_BLOCKS)
 cuzkops_msm_join(const MsmPlan* plan, const std::uint32_t* offsets, std::uint64_t* buckets, std::uint64_t* heads,
                  std::uint64_t* tails, std::uint32_t* tail_bucket, std::uint32_t n_segments, std::uint32_t stride) {
-    const Accumulation<F> work{plan, nullptr, offsets, 0, nullptr, buckets, heads, tails, tail_bucket};
+    const Accumulation<F> work{plan, offsets, 0, buckets, heads, tails, tail_bucket};
     if (thread_number() < n_segments) work.join_pieces(static_cast<std::uint32_t>(thread_number()), stride);
 }
 

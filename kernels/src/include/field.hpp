@@ -104,6 +104,15 @@ template <class M, class L> struct Field {
             return a * b - c * d;
         }
     }
+    CUZKOPS_FN static Field sum_of_squares(const Field& a, const Field& b) {
+        if constexpr (SUMS_PRODUCTS) {
+            Field out;
+            L::template sum_of_products<M, 2>(out.limb, {a.limb, b.limb}, {a.limb, b.limb});
+            return out;
+        } else {
+            return a.square() + b.square();
+        }
+    }
     // For sums of products only: the negative of 0 is the modulus, or twice that.
     CUZKOPS_FN Field subtracted_from_bound() const {
         Field out;
