@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 NATIVE = ROOT / "kernels" / "_native"
 FOLDERS = ("kernels", "prover", "cuzkops", "tests/gpu", "bench")
 FILES = ("pyproject.toml", "tests/conftest.py")
-WHEELS = ("py-arkworks-bls12381", "pydantic", "pydantic-core", "annotated-types", "typing-inspection")
+NOT_WHEELS = ("numpy",)  # comes with CuPy
 LIMIT_BYTES = 48 << 20
 
 RUN = """#!/bin/sh
@@ -49,10 +49,10 @@ def checkout_files() -> list[str]:
 
 
 def pinned() -> list[str]:
-    """Return the wheels with the versions of the lock file."""
+    """Return what the lock file of the prover names, with the versions."""
     lines = (ROOT / "requirements-prover.lock").read_text(encoding="utf-8").splitlines()
     words = [line.split()[0] for line in lines if line[:1].isalpha()]
-    return [word for word in words if word.partition("==")[0] in WHEELS]
+    return [word for word in words if word.partition("==")[0] not in NOT_WHEELS]
 
 
 def make(out: Path, peer: Path | None) -> int:

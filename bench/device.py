@@ -2,7 +2,7 @@
 
 Prints a table and writes bench/results/kernels.json. The peer is built from bench/peer_sppark.cu (its head says how)
 and runs on the same device in the same process, one after the other in each row; without it the rows have no ratio.
-Times are medians by CUDA events with the data on the device, or by the clock around the whole call for MSMs.
+Times are medians by CUDA events with the data on the device, or by the clock around the whole call for MSMs and proofs.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import argparse
 import json
 import platform
 import sys
+import time
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +20,9 @@ from typing import TYPE_CHECKING
 import cupy as cp
 from device_msm import msm_rows
 from device_ntt import h_rows, ntt_rows, overhead_rows
-from device_rows import Bench, Row
+from device_proof import proof_rows
+from device_registers import register_rows
+from device_rows import Bench, BenchError, Row
 
 import kernels
 
@@ -32,10 +35,12 @@ RESULTS = ROOT / "bench" / "results" / "kernels.json"
 
 def all_rows(bench: Bench, only: str) -> Iterator[Row]:
     """Measure each row whose work has ``only`` in its name, as late as possible."""
-    for part in (ntt_rows, h_rows, overhead_rows, msm_rows):
+    for part in (register_rows, ntt_rows, h_rows, overhead_rows, msm_rows, proof_rows):
         for work, measure in part(bench):
             if only in work:
                 yield measure()
+                cp.get_default_memory_pool().free_all_blocks()
+                bench.backend.workspace.trim()
 
 
 def document(rows: list[Row]) -> dict[str, object]:
@@ -67,12 +72,16 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=RESULTS, help="(default: %(default)s)")
     options = parser.parse_args()
     bench = Bench(kernels.backend("cuda"), options.peer, options.rounds, options.largest)
-    rows = []
-    for row in all_rows(bench, options.only):
-        print(row.line(), flush=True)
-        rows.append(row)
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(document(rows), indent=2) + "\n", encoding="utf-8")
+    rows, start = [], time.monotonic()
+    try:
+        for row in all_rows(bench, options.only):
+            print(f"{time.monotonic() - start:5.0f} s  {row.line()}", flush=True)
+            rows.append(row)
+            options.out.write_text(json.dumps(document(rows), indent=2) + "\n", encoding="utf-8")
+    except BenchError as error:
+        sys.stderr.write(f"bench/device.py: {error}\n")
+        return 1
     return int(any(row.is_below_floor for row in rows))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import cupy as cp
 import numpy as np
-from device_rows import Bench, Row, compared
+from device_rows import Bench, Row, compared, overhead
 
 from kernels.interface import CsrRows, FrMont, FrMontTwice, FrPlain
 
@@ -130,17 +130,5 @@ def _h_from_witness(bench: Bench, log2_n: int) -> Row:
 def _overhead(bench: Bench, log2_n: int) -> Row:
     values = FrMont(bench.on_device(1 << log2_n))
     out = FrMont(cp.empty_like(values.limbs))
-
-    def call() -> None:
-        bench.backend.ntt(values, out=out, output_order="reversed")
-
-    rounds, bench.rounds = bench.rounds, 51
-    stream_ms = bench.events_ms(lambda: [call() for _ in range(50)]) / 50  # back to back: no shorter than the launches
-    wall_ms = bench.wall_ms(call)
-    timer: dict[str, int] = {}
-    bench.backend.ntt(values, out=out, output_order="reversed", timer=timer)
-    bench.rounds = rounds
-    device_us = min(timer["ntt"] / 1e3, stream_ms * 1e3)
-    reason = f"wall {wall_ms * 1e3:.0f} us, of which on the device {device_us:.0f} us"
-    ours = round(wall_ms * 1e3 - device_us, 1)
-    return Row("overhead of Python, NTT", log2_n, "us", ours, None, "lower", None, 40, 80, reason)
+    call = partial(bench.backend.ntt, values, out=out, output_order="reversed")
+    return overhead(bench, "NTT", log2_n, call, goal=40, floor=80)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 LEAD_BYTES = 1 << 30  # a quarter of a millisecond to clear
 
 
+class BenchError(Exception):
+    """What was measured is wrong."""
+
+
 class Bench:
     """What rows are measured with.
 
@@ -35,11 +39,14 @@ class Bench:
         self.rounds = rounds
         self.largest = largest
         self.lead = cp.empty(LEAD_BYTES, dtype=np.uint8)
+        self.points: dict[str, Any] = {}  # by group: see device_msm.points_on_device
+        self.peer_sums: dict[tuple[str, int, bool], Any] = {}  # by group, log2 n and whether skewed: measured once
         self._rng = np.random.default_rng(1)
 
-    def random(self, n: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
-        """Make n random elements below r."""
-        out = self._rng.integers(0, 2**64, (n, 4), dtype=np.uint64)
+    def random(self, n: int, seed: int | None = None) -> np.ndarray[Any, np.dtype[np.uint64]]:
+        """Make n random elements below r, with a seed always the same ones."""
+        rng = self._rng if seed is None else np.random.default_rng(seed)
+        out = rng.integers(0, 2**64, (n, 4), dtype=np.uint64)
         out[:, 3] %= np.uint64(0x73EDA753299D7D48)
         return out
 
@@ -93,3 +100,21 @@ def compared(work: str, log2_n: int, ours: float, peer: float | None, *, goal: f
     ratio = None if peer is None else round(peer / ours, 3)
     reason = "below the goal" if ratio is not None and ratio < goal else ""
     return Row(work, log2_n, "ms", round(ours, 4), peer and round(peer, 4), "lower", ratio, goal, floor, reason)
+
+
+def overhead(bench: Bench, what: str, log2_n: int, call: Callable[..., Any], *, goal: float, floor: float) -> Row:
+    """Make a row of what Python adds to a small call: the wall time less that of the device.
+
+    The device's is the least of the events of one call, between which the device may wait for Python, and of calls
+    back to back, which are no shorter than their launches.
+    """
+    rounds, bench.rounds = bench.rounds, 51
+    stream_ms = bench.events_ms(lambda: [call() for _ in range(50)]) / 50
+    wall_ms = bench.wall_ms(call)
+    bench.rounds = rounds
+    timer: dict[str, int] = {}
+    call(timer=timer)
+    device_us = min(sum(timer.values()) / 1e3, stream_ms * 1e3)
+    reason = f"wall {wall_ms * 1e3:.0f} us, of which on the device {device_us:.0f} us"
+    ours = round(wall_ms * 1e3 - device_us, 1)
+    return Row(f"overhead of Python, {what}", log2_n, "us", ours, None, "lower", None, goal, floor, reason)

@@ -8,7 +8,7 @@ whole calls with the data on the device.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import cupy as cp
 import numpy as np
@@ -18,12 +18,11 @@ from device_rows import Bench
 import kernels
 from kernels.cuda import msm_bases, msm_calls
 from kernels.cuda.msm_shape import Shape
-from kernels.interface import FrPlain, G1Affine, G2Affine
+from kernels.interface import FrPlain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-KINDS: dict[str, Any] = {"g1": G1Affine, "g2": G2Affine}
 SHARE_OF_SMALL = 0.9
 
 
@@ -47,7 +46,7 @@ def sets_rows(bench: Bench) -> Iterator[str]:
         if log2_n > bench.largest:
             return
         n = 1 << log2_n
-        points = G1Affine(points_on_device("g1", n))
+        points = points_on_device(bench, "g1", n)
         sets = [bench.backend.load_bases(points) for _ in range(3)]
         for skewed in (False, True):
             given = scalars(bench, n, skewed=skewed)
@@ -62,7 +61,7 @@ def vectors_rows(bench: Bench) -> Iterator[str]:
     for group, sizes in (("g1", (10, 12, 14, 16, 18)), ("g2", (10, 14))):
         for log2_n in sizes:
             n = 1 << log2_n
-            bases = bench.backend.load_bases(KINDS[group](points_on_device(group, n)))
+            bases = bench.backend.load_bases(points_on_device(bench, group, n))
             for n_vectors in (4, 16, 64):
                 given = scalars(bench, n * n_vectors)
                 one = FrPlain(given.limbs[:n])
@@ -81,7 +80,7 @@ def host_rows(bench: Bench) -> Iterator[str]:
         if log2_n > bench.largest:
             continue
         n = 1 << log2_n
-        points = KINDS[group](points_on_device(group, n))
+        points = points_on_device(bench, group, n)
         given = scalars(bench, n)
         resident = bench.backend.load_bases(points)
         there = bench.wall_ms(lambda bases=resident, given=given: bench.backend.msm(bases, given))
@@ -99,7 +98,7 @@ def skew_rows(bench: Bench) -> Iterator[str]:
     on, workspace = bench.backend.on, bench.backend.workspace
     for group, log2_n in (("g1", 20), ("g1", 22), ("g2", 20)):
         n = 1 << log2_n
-        points = KINDS[group](points_on_device(group, n))
+        points = points_on_device(bench, group, n)
         given = scalars(bench, n, skewed=True)
         resident = bench.backend.load_bases(points)
         chosen = resident.shape.window_bits

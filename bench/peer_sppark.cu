@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cuda.h>
 
-#include <ff/bls12-381.hpp>
+#include <ff/bls12-381-fp2.hpp>
 #include <ntt/ntt.cuh>
 
 #include <ec/jacobian_t.hpp>
@@ -17,6 +17,15 @@ typedef bucket_t::affine_t affine_t;
 typedef fr_t scalar_t;
 
 #include <msm/pippenger.cuh>
+
+// The header makes the kernels of G1; these are those of G2.
+typedef xyzz_t<fp2_t> bucket2_t;
+typedef bucket2_t::affine_t affine2_t;
+template __global__ void accumulate<bucket2_t, affine2_t::mem_t>(bucket2_t::mem_t*, uint32_t, uint32_t, affine2_t::mem_t*,
+                                                                 const vec2d_t<uint32_t>, const vec2d_t<uint32_t>, uint32_t);
+template __global__ void batch_addition<bucket2_t>(bucket2_t::mem_t*, const affine2_t::mem_t*, size_t, const uint32_t*,
+                                                   const uint32_t&);
+template __global__ void integrate<bucket2_t>(bucket2_t::mem_t*, uint32_t, uint32_t, uint32_t);
 
 #ifndef __CUDA_ARCH__
 // order: 0 NN, 1 NR, 2 RN. Transforms 2^log2_n elements in place and says how many milliseconds each of the rounds took.
@@ -47,15 +56,18 @@ extern "C" int peer_ntt(void* values, unsigned log2_n, int order, int inverse, i
     return cudaGetLastError();
 }
 
-// Points and plain scalars on the device; out: three coordinates of 48 bytes on the host.
-extern "C" int peer_msm_g1(const void* points, const void* scalars, size_t n, int rounds, float* ms, void* out) {
+// Points and plain scalars on the device; out: three Jacobian coordinates on the host.
+template <class Bucket, class Point>
+static int peer_msm(const void* points, const void* scalars, size_t n, int rounds, float* ms, void* out) {
+    typedef typename Bucket::affine_t Base;
     try {
-        const affine_t* bases = static_cast<const affine_t*>(points);
+        // The library takes these for memory of the device, and does not write to it.
+        dev_ptr_t<Base> bases{static_cast<Base*>(const_cast<void*>(points))};
+        dev_ptr_t<scalar_t> numbers{static_cast<scalar_t*>(const_cast<void*>(scalars))};
         for (int i = 0; i < rounds; i++) {
             const auto start = std::chrono::steady_clock::now();
-            msm_t<bucket_t, point_t, affine_t, scalar_t> msm{nullptr, n};
-            const RustError error = msm.invoke(*static_cast<point_t*>(out), slice_t<affine_t>{bases, n},
-                                               static_cast<const scalar_t*>(scalars), false);
+            msm_t<Bucket, Point, Base, scalar_t> msm{nullptr, n};
+            const RustError error = msm.invoke(*static_cast<Point*>(out), bases, n, numbers, false);
             if (error.code) return error.code;
             ms[i] = std::chrono::duration<float, std::milli>(std::chrono::steady_clock::now() - start).count();
         }
@@ -63,5 +75,12 @@ extern "C" int peer_msm_g1(const void* points, const void* scalars, size_t n, in
         return error.code();
     }
     return 0;
+}
+
+extern "C" int peer_msm_g1(const void* points, const void* scalars, size_t n, int rounds, float* ms, void* out) {
+    return peer_msm<bucket_t, point_t>(points, scalars, n, rounds, ms, out);
+}
+extern "C" int peer_msm_g2(const void* points, const void* scalars, size_t n, int rounds, float* ms, void* out) {
+    return peer_msm<bucket2_t, jacobian_t<fp2_t>>(points, scalars, n, rounds, ms, out);
 }
 #endif

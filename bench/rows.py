@@ -25,6 +25,8 @@ class Row:
         """Whether the row is worse than its floor; a row whose peer is missing is not."""
         if self.ratio is not None:
             return self.ratio < self.floor
+        if self.better == "higher":
+            return self.ours < self.floor
         return self.unit != "ms" and self.ours > self.floor
 
     def line(self) -> str:

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from collections.abc import MutableMapping, Sequence
 
+    from kernels.fixed_base import FixedBase
+
 Limbs = NDArray[np.uint64]
 Group = Literal["g1", "g2"]
 Order = Literal["natural", "reversed"]  # reversed: element i stands where the bits of i read backwards say
@@ -225,6 +227,12 @@ class Backend(Protocol):
 
     def load_matrix(self, rows: CsrRows) -> Matrix:
         """Hold a sparse matrix; the caller leaves its arrays unchanged afterwards."""
+
+    def fixed_base(self, point: PointsT, n_expected: int) -> FixedBase[PointsT]:
+        """Make a table of multiples of one point of the host, not infinity, for about ``n_expected`` multiples."""
+
+    def timer(self) -> Timer:
+        """Make a mapping for ``timer=`` that no call waits for: whoever reads it waits until the phases are over."""
 
     def first_invalid(self, points: G1Affine | G2Affine) -> int | None:
         """Index of the first row that has a coordinate >= p or is not on the curve, or None where all are sound."""

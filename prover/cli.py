@@ -24,6 +24,8 @@ from prover.interruptible import is_abandoned
 _FAULT = 70
 _INTERRUPTED = 130
 _THREADS = "CPU threads (default: every CPU that this process may use)"
+_BACKEND = "CPU threads, or an NVIDIA device"
+BACKENDS = ("host", "cuda")
 _INSECURE = (
     "INSECURE: this key is for tests only. Its trapdoor existed on this machine: whoever had it can prove anything.\n"
 )
@@ -128,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     prove.add_argument("public", type=Path, help="public.json to write")
     prove.add_argument("--r1cs", type=Path, help="the circuit: names the first constraint that does not hold")
     prove.add_argument("--threads", type=int, help=_THREADS)
-    prove.add_argument("--backend", choices=("host", "cuda"), default="host", help="CPU threads, or an NVIDIA device")
+    prove.add_argument("--backend", choices=BACKENDS, default="host", help=_BACKEND)
     prove.set_defaults(run=_prove)
     verify = commands.add_parser("verify", help="verify one proof")
     verify.add_argument("vkey", type=Path, help="verification_key.json")
@@ -159,6 +161,7 @@ def _add_files(commands: argparse._SubParsersAction[_Parser]) -> None:
     setup.add_argument("zkey", type=Path, help="proving key to write")
     setup.add_argument("--insecure", action="store_true", help="needed: whoever makes such a key could forge proofs")
     setup.add_argument("--threads", type=int, help=_THREADS)
+    setup.add_argument("--backend", choices=BACKENDS, default="host", help=_BACKEND)
     setup.set_defaults(run=_setup)
 
 
@@ -237,7 +240,7 @@ def _setup(options: argparse.Namespace) -> int:
     from prover.commands import setup_files  # noqa: PLC0415 - the same
 
     sys.stderr.write(_INSECURE)
-    setup_files(options.r1cs, options.zkey, options.threads)
+    setup_files(options.r1cs, options.zkey, options.threads, options.backend)
     sys.stderr.write(f"{options.zkey} is written. {_INSECURE}")
     return 0
 

@@ -132,13 +132,14 @@ def export_verification_key(zkey: Path, out: Path | None) -> str:
     return text
 
 
-def setup_files(r1cs: Path, zkey: Path, threads: int | None) -> None:
+def setup_files(r1cs: Path, zkey: Path, threads: int | None, backend_name: str = "host") -> None:
     """Make a proving key for tests: whoever runs this could keep the trapdoor and forge proofs.
 
     Args:
         r1cs: The circuit.
         zkey: Where the key goes; replaced where it exists.
         threads: CPU threads; None is one for each CPU that this process may run on.
+        backend_name: What computes: ``"host"`` or ``"cuda"``.
 
     Raises:
         InputError: The circuit is wrong, or the output cannot be written there.
@@ -146,7 +147,10 @@ def setup_files(r1cs: Path, zkey: Path, threads: int | None) -> None:
         ProverError: The host library is missing or failed.
     """
     (target,) = check_outputs([r1cs], [zkey])
-    with _computing(threads, f"make a key for {r1cs}") as backend, Progress("reading the circuit") as progress:
+    with (
+        _computing(threads, f"make a key for {r1cs}", backend_name) as backend,
+        Progress("reading the circuit") as progress,
+    ):
         circuit = read_r1cs(r1cs)
         need_bytes, free_bytes = key_bytes(circuit.header), shutil.disk_usage(target.parent).free
         if need_bytes > free_bytes:

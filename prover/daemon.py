@@ -362,7 +362,9 @@ def _backend(settings: Settings) -> Backend:
         return kernels.backend(name, threads=settings.synthesis.threads or None)
     except KernelError as error:
         message = f"the {name} backend cannot be had: {error}"
-        raise ProverError("backend", message, "build it with `make kernels`") from error
+        raise ProverError(
+            "backend", message, f"build it with `make {'cuda' if name == 'cuda' else 'kernels'}`"
+        ) from error
 
 
 def _open_log(config: Config, ids: LaunchIds, home: Home) -> TimingLog:

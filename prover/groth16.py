@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kernels.cuda.table_budget import split_limit
 from prover.curve import (
     g1,
     g1_coordinates,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from kernels.interface import Backend, Bases, FrMont, FrPlain, G1Affine, G2Affine, Matrix
     from prover.checked_keys import CheckedKeys
     from prover.formats.wtns import Witness
-    from prover.formats.zkey import ZkeyHeader
+    from prover.formats.zkey import Zkey, ZkeyHeader
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +81,29 @@ class LoadedKey:
     bases_h: Bases[G1Affine]
 
 
+@dataclass(frozen=True)
+class TableLimits:
+    """Bytes that tables of multiples may take.
+
+    Args:
+        witness_g1: For each of A, B1 and C, which are cut alike.
+        b2: For B2.
+        h: For H.
+    """
+
+    witness_g1: int = 0
+    b2: int = 0
+    h: int = 0
+
+    @classmethod
+    def within(cls, limit_bytes: int, zkey: Zkey) -> TableLimits:
+        """Share a limit of memory of the cuda backend, for all points and their tables, out to where it saves most."""
+        n_vars = zkey.header.n_vars
+        return cls(
+            *split_limit([("g1", n_vars, 3), ("g2", n_vars, 1), ("g1", zkey.header.domain_size, 1)], limit_bytes)
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Synthesis:
     """A witness multiplied into the circuit.
@@ -99,7 +123,7 @@ class Synthesis:
 
 @dataclass(frozen=True)
 class DeviceDurations:
-    """Wall time of the phases of ``prove_on_device``; all but ``total_ns`` are parts of it.
+    """Time of the phases of ``prove_on_device``, on a device by its events; all but ``total_ns`` are parts of it.
 
     Args:
         ntt_ns: The six transforms and the pointwise products between them.
@@ -170,10 +194,27 @@ def load_key(path: Path, backend: Backend, checked: CheckedKeys | None = None) -
     if checked is not None and zkey.sha256 not in checked:
         check_subgroups(zkey.name, all_points(zkey), backend.threads)
         checked.add(zkey.sha256)
+    return hold_key(zkey, path, backend)
+
+
+def hold_key(zkey: Zkey, path: Path, backend: Backend, table_limits: TableLimits | None = None) -> LoadedKey:
+    """Give a key to a backend.
+
+    Args:
+        zkey: Its arrays, checked or made here; on the host or where the backend computes.
+        path: Where it comes from, for messages.
+        backend: What will hold it.
+        table_limits: Memory that tables of multiples may take; None is none.
+
+    Raises:
+        KernelError: The backend cannot hold it.
+    """
+    limits = table_limits or TableLimits()
     matrices = [backend.load_matrix(rows) for rows in (zkey.matrix_a, zkey.matrix_b)]
-    bases_a, bases_b1, bases_h = (backend.load_bases(points) for points in (zkey.a, zkey.b1, zkey.h))
-    bases_b2 = backend.load_bases(zkey.b2)
-    bases_c = backend.load_bases(zkey.c, n_before=zkey.header.n_public + 1)
+    bases_a, bases_b1 = (backend.load_bases(points, limits.witness_g1) for points in (zkey.a, zkey.b1))
+    bases_c = backend.load_bases(zkey.c, limits.witness_g1, n_before=zkey.header.n_public + 1)
+    bases_h = backend.load_bases(zkey.h, limits.h)
+    bases_b2 = backend.load_bases(zkey.b2, limits.b2)
     held: list[Matrix | Bases[Any]] = [*matrices, bases_a, bases_b1, bases_b2, bases_c, bases_h]
     return LoadedKey(
         sha256=zkey.sha256,
@@ -253,14 +294,13 @@ def prove_on_device(key: LoadedKey, synthesis: Synthesis) -> DeviceParts:
         KernelError: The backend failed.
     """
     backend = key.backend
-    ntt_ns: dict[str, int] = {}
-    h_ns: dict[str, int] = {}
-    witness_ns: dict[str, int] = {}
+    ntt_ns, h_ns, witness_ns = (backend.timer() for _ in range(3))
     start_ns = time.monotonic_ns()
     scalars = backend.h(synthesis.a, synthesis.b, timer=ntt_ns)
     h = backend.msm(key.bases_h, scalars, timer=h_ns)
     sets = (key.bases_a, key.bases_b1, key.bases_c, key.bases_b2)
-    a, b1, c, b2 = backend.msm_sets(sets, synthesis.witness, timer=witness_ns)
+    sums = backend.msm_sets(sets, synthesis.witness, timer=witness_ns)
+    a, b1, c, b2, h = (backend.get(point) for point in (*sums, h))
     durations = DeviceDurations(
         ntt_ns=sum(ntt_ns.values()),
         h_msm_ns=sum(h_ns.values()),
@@ -268,8 +308,7 @@ def prove_on_device(key: LoadedKey, synthesis: Synthesis) -> DeviceParts:
         b_g2_msm_ns=witness_ns["msm_g2"],
         total_ns=time.monotonic_ns() - start_ns,
     )
-    a, b1, c, h = (backend.get(point) for point in (a, b1, c, h))
-    return DeviceParts(a, b1, backend.get(b2), c, h, synthesis.public, durations)
+    return DeviceParts(a, b1, b2, c, h, synthesis.public, durations)
 
 
 def finalise(key: LoadedKey, parts: DeviceParts) -> MadeProof:

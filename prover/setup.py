@@ -14,17 +14,16 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from kernels.host.elements import scaled, to_montgomery_twice, to_plain
-from kernels.host.fixed_base import FixedBase
+from kernels.host.elements import powers, scaled, to_montgomery_twice, to_plain
 from kernels.interface import CsrRows, FrMont, FrMontTwice, FrPlain, G1Affine, G2Affine
 from prover.curve import generators
 from prover.errors import InputError
 from prover.formats.field import R
-from prover.formats.zkey import G1_BYTES, G2_BYTES, ZkeyHeader
+from prover.formats.zkey import G1_BYTES, G2_BYTES, Zkey, ZkeyHeader
 from prover.formats.zkey_writer import COEFFICIENT, write_zkey
 
 if TYPE_CHECKING:
@@ -33,11 +32,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from kernels.interface import Backend
-    from prover.formats.r1cs import Combinations, R1cs, R1csHeader
+    from kernels.fixed_base import FixedBase
+    from kernels.interface import Backend, Matrix
+    from prover.formats.r1cs import R1cs, R1csHeader
 
-MAX_DOMAIN_SIZE = 2**28  # three domains beside each other still have columns of 32 bits
-SLICE = 2**14  # multiples between two looks at Ctrl-C
+MAX_DOMAIN_SIZE = 2**28
+_DEVICE_MAX_DOMAIN_SIZE = 2**27  # of the cuda backend: the points of H take a transform of twice the size
+AT_ONCE = {"host": 2**14, "cuda": 2**20}  # multiples between two looks at Ctrl-C: a second or less
 FR_RADIX = 2**256
 Stage: TypeAlias = "Callable[[str, float | None], None]"
 
@@ -63,6 +64,15 @@ class Scalars:
     h: FrPlain
 
 
+@dataclass(frozen=True, eq=False)
+class _Entries:
+    """A sparse matrix, entry by entry; the values are those of ``FrMontTwice``."""
+
+    rows: NDArray[np.integer[Any]]
+    wires: NDArray[np.integer[Any]]
+    values: NDArray[np.uint64]
+
+
 def fresh_trapdoor(domain_size: int) -> Trapdoor:
     """Draw a trapdoor from the system's generator; tau is no root of unity of the double domain, and nothing is 0."""
     while True:
@@ -78,38 +88,33 @@ def write_key(file: BinaryIO, circuit: R1cs, trapdoor: Trapdoor, backend: Backen
         file: Open for writing, empty.
         circuit: The constraints.
         trapdoor: Of this key.
-        backend: What computes the transforms and sparse products; the multiples are made with as many threads.
+        backend: What computes the transforms, the sparse products and the points.
         stage: Is told what is done, and which share of it.
 
     Raises:
-        InputError: The circuit has more than ``MAX_DOMAIN_SIZE`` rows.
+        InputError: The circuit has more rows than the backend has domains for.
         KernelError: There is not enough memory or threads.
         OSError: The file cannot be written.
     """
-    if circuit.header.domain_size > MAX_DOMAIN_SIZE:
-        raise InputError(
-            "r1cs-too-large", f"{circuit.name}: more than {MAX_DOMAIN_SIZE} rows, and Fr has no such domain"
-        )
+    _check_domain(circuit, backend)
     stage("evaluating the circuit", None)
     scalars = key_scalars(circuit, trapdoor, backend)
-    coefficients = key_coefficients(circuit)
+    coefficients = key_coefficients(circuit, backend.threads)
     stage("making tables", None)
-    n_g1 = sum(len(part) for part in (scalars.ic, scalars.a, scalars.b, scalars.c, scalars.h))
-    g1_point, g2_point = generators()
-    g1 = FixedBase(g1_point, n_g1, backend.threads)
-    g2 = FixedBase(g2_point, len(scalars.b), backend.threads)
+    g1, g2 = _fixed_bases(scalars, backend)
+    at_once = AT_ONCE[backend.name]
     header = _header(circuit, trapdoor, len(coefficients), g1, g2)
     write_zkey(
         file,
         header,
         coefficients,
         {
-            3: _multiples(g1, scalars.ic, "IC", stage),
-            5: _multiples(g1, scalars.a, "A", stage),
-            6: _multiples(g1, scalars.b, "B1", stage),
-            7: _multiples(g2, scalars.b, "B2", stage),
-            8: _multiples(g1, scalars.c, "C", stage),
-            9: _multiples(g1, scalars.h, "H", stage),
+            3: _multiples(g1, scalars.ic, "IC", at_once, stage),
+            5: _multiples(g1, scalars.a, "A", at_once, stage),
+            6: _multiples(g1, scalars.b, "B1", at_once, stage),
+            7: _multiples(g2, scalars.b, "B2", at_once, stage),
+            8: _multiples(g1, scalars.c, "C", at_once, stage),
+            9: _multiples(g1, scalars.h, "H", at_once, stage),
         },
     )
 
@@ -121,94 +126,134 @@ def key_bytes(header: R1csHeader) -> int:
     return n_g1 * G1_BYTES + header.n_wires * G2_BYTES
 
 
+def make_zkey(circuit: R1cs, trapdoor: Trapdoor, backend: Backend, stage: Stage) -> Zkey:
+    """Make a proving key in memory: its points of sections 5 to 9 are where the backend computes.
+
+    Arguments and errors as for ``write_key``, which writes the same key.
+    """
+    _check_domain(circuit, backend)
+    stage("evaluating the circuit", None)
+    scalars = key_scalars(circuit, trapdoor, backend)
+    stage("making tables", None)
+    g1, g2 = _fixed_bases(scalars, backend)
+    matrices = [
+        _compressed(part.rows, part.wires, part.values, circuit.header.domain_size, circuit.header.n_wires)
+        for part in _entries(circuit, backend.threads)[:2]
+    ]
+    n_coefficients = sum(len(matrix.columns) for matrix in matrices)
+    points: dict[str, G1Affine] = {}
+    for name in ("a", "b", "c", "h"):
+        stage(f"making the points of {name.upper()}", None)
+        points[name] = g1.multiples(backend.put(getattr(scalars, name)))
+    stage("making the points of B2", None)
+    return Zkey(
+        name=circuit.name,
+        sha256="",
+        header=_header(circuit, trapdoor, n_coefficients, g1, g2),
+        ic=g1.multiples(scalars.ic),
+        a=points["a"],
+        b1=points["b"],
+        b2=g2.multiples(backend.put(scalars.b)),
+        c=points["c"],
+        h=points["h"],
+        matrix_a=matrices[0],
+        matrix_b=matrices[1],
+    )
+
+
 def key_scalars(circuit: R1cs, trapdoor: Trapdoor, backend: Backend) -> Scalars:
     """Compute the logarithms of every point of a key.
 
     Raises:
         KernelError: There is not enough memory or threads.
     """
-    n, first_private = circuit.header.domain_size, circuit.header.n_public + 1
-    over_delta = pow(trapdoor.delta, -1, R)
-    parts = _by_wire(circuit)
+    header = circuit.header
+    n, first_private = header.domain_size, header.n_public + 1
+    over_delta, threads = pow(trapdoor.delta, -1, R), backend.threads
+    of_a, of_b, of_c = (
+        backend.load_matrix(_compressed(part.wires, part.rows, part.values, header.n_wires, n))
+        for part in _entries(circuit, threads)
+    )
     at_tau = _lagrange(trapdoor.tau, n, backend)
-    a, b = (to_plain(backend.multiply(backend.load_matrix(rows), to_plain(at_tau))) for rows in parts[:2])
-    mixed = []
-    for scale, wires in ((1, slice(None, first_private)), (over_delta, slice(first_private, None))):
-        # beta A + alpha B + C in one product: the three matrices side by side, against three vectors below each other.
-        factors = (trapdoor.beta * scale % R, trapdoor.alpha * scale % R, scale)
-        vector = np.concatenate([scaled(at_tau, FrPlain(_limbs([factor]))).limbs for factor in factors])
-        rows = _side_by_side(parts, wires, n)
-        mixed.append(to_plain(backend.multiply(backend.load_matrix(rows), FrPlain(vector))))
+
+    def column_sums(matrix: Matrix, factor: int) -> FrMont:
+        """Values at tau of the columns of all wires, times a factor."""
+        return backend.multiply(matrix, backend.put(scaled(at_tau, FrPlain(_limbs([factor])), threads)))
+
+    a, b = (to_plain(backend.get(column_sums(matrix, 1)), threads) for matrix in (of_a, of_b))
+    mixed = column_sums(of_a, trapdoor.beta * over_delta % R)
+    for matrix, factor in ((of_b, trapdoor.alpha * over_delta % R), (of_c, over_delta)):
+        mixed = backend.combine("add", mixed, column_sums(matrix, factor), out=mixed)
+    over = backend.get(mixed).limbs  # beta A + alpha B + C, over delta
+    ic = scaled(FrMont(over[:first_private]), FrPlain(_limbs([trapdoor.delta])))
     odd = FrMont(np.ascontiguousarray(_lagrange(trapdoor.tau, 2 * n, backend).limbs[1::2]))
-    return Scalars(ic=mixed[0], a=a, b=b, c=mixed[1], h=scaled(odd, FrPlain(_limbs([over_delta]))))
+    h = scaled(odd, FrPlain(_limbs([over_delta])), threads)
+    return Scalars(ic=ic, a=a, b=b, c=to_plain(FrMont(over[first_private:]), threads), h=h)
 
 
-def key_coefficients(circuit: R1cs) -> NDArray[np.void]:
+def key_coefficients(circuit: R1cs, threads: int) -> NDArray[np.void]:
     """Section 4: the entries of A and B row by row, A before B, then a row for ONE and each public value."""
-    n_rows, n_public = circuit.header.n_constraints, circuit.header.n_public
-    parts = [_entries(matrix, part) for matrix, part in enumerate((circuit.a, circuit.b))]
-    entries = np.concatenate(parts)
-    entries = entries[np.argsort(entries["row"], kind="stable")]
-    public = np.zeros(n_public + 1, dtype=COEFFICIENT)
-    public["wire"] = np.arange(n_public + 1)
-    public["row"] = n_rows + public["wire"]
-    public["value"] = _limbs([FR_RADIX**2 % R])
-    return np.concatenate([entries, public])
+    parts = []
+    for matrix, part in enumerate(_entries(circuit, threads)[:2]):
+        entries = np.zeros(len(part.wires), dtype=COEFFICIENT)
+        entries["matrix"], entries["row"], entries["wire"], entries["value"] = (
+            matrix,
+            part.rows,
+            part.wires,
+            part.values,
+        )
+        parts.append(entries)
+    together = np.concatenate(parts)
+    return together[np.argsort(together["row"], kind="stable")]
 
 
-def _entries(matrix: int, part: Combinations) -> NDArray[np.void]:
-    entries = np.zeros(len(part.wires), dtype=COEFFICIENT)
-    entries["matrix"], entries["row"], entries["wire"] = matrix, part.rows, part.wires
-    entries["value"] = to_montgomery_twice(part.values).limbs
-    return entries
+def _entries(circuit: R1cs, threads: int) -> list[_Entries]:
+    """A, with the rows of ONE and the public values behind its own, B, and C."""
+    public = np.arange(circuit.header.n_public + 1)
+    given = (circuit.a, circuit.b, circuit.c)
+    parts = [_Entries(p.rows, p.wires, to_montgomery_twice(p.values, threads).limbs) for p in given]
+    parts[0] = _Entries(
+        np.concatenate([parts[0].rows, circuit.header.n_constraints + public]),
+        np.concatenate([parts[0].wires, public]),
+        np.concatenate([parts[0].values, np.repeat(_limbs([FR_RADIX**2 % R]), len(public), axis=0)]),
+    )
+    return parts
 
 
 def _lagrange(tau: int, n: int, backend: Backend) -> FrMont:
     """The n values of the Lagrange basis of the domain of size n at tau."""
-    powers = bytearray(32 * n)
-    power = FR_RADIX % R
-    for at in range(0, 32 * n, 32):
-        powers[at : at + 32] = power.to_bytes(32, "little")
-        power = power * tau % R
-    values = FrMont(np.frombuffer(powers, dtype="<u8").reshape(n, 4))
+    values = powers(tau, n, backend.threads)
     return backend.ntt(values, inverse=True, out=values)
 
 
-def _by_wire(circuit: R1cs) -> list[CsrRows]:
-    """A (with the rows of ONE and the public values), B and C transposed: a row a wire, a column a row."""
-    header = circuit.header
-    public = np.arange(header.n_public + 1)
-    ones = np.repeat(_limbs([FR_RADIX**2 % R]), len(public), axis=0)
-    matrices = []
-    for index, part in enumerate((circuit.a, circuit.b, circuit.c)):
-        wires, rows, values = part.wires.astype(np.int64), part.rows, to_montgomery_twice(part.values).limbs
-        if index == 0:
-            wires, rows = np.concatenate([wires, public]), np.concatenate([rows, header.n_constraints + public])
-            values = np.concatenate([values, ones])
-        order = np.argsort(wires, kind="stable")
-        starts = np.zeros(header.n_wires + 1, dtype=np.uint64)
-        starts[1:] = np.cumsum(np.bincount(wires, minlength=header.n_wires))
-        columns = rows[order].astype(np.uint32)
-        matrices.append(CsrRows(starts, columns, FrMontTwice(values[order]), header.domain_size))
-    return matrices
+def _compressed(
+    rows: NDArray[np.integer[Any]],
+    columns: NDArray[np.integer[Any]],
+    values: NDArray[np.uint64],
+    n_rows: int,
+    n_columns: int,
+) -> CsrRows:
+    """Sort entries by what shall be their rows."""
+    if np.any(rows[1:] < rows[:-1]):
+        order = np.argsort(rows, kind="stable")
+        columns, values = columns[order], values[order]
+    starts = np.zeros(n_rows + 1, dtype=np.uint64)
+    starts[1:] = np.cumsum(np.bincount(rows, minlength=n_rows))
+    return CsrRows(starts, columns.astype(np.uint32), FrMontTwice(values), n_columns)
 
 
-def _side_by_side(parts: list[CsrRows], wires: slice, n: int) -> CsrRows:
-    """The chosen rows of three matrices of n columns each, beside each other in a matrix of 3 n columns."""
-    counts = [np.diff(part.row_starts)[wires].astype(np.int64) for part in parts]
-    row = np.concatenate([np.repeat(np.arange(len(count)), count) for count in counts])
-    chosen = []
-    for part in parts:
-        bounds = part.row_starts[:-1][wires], part.row_starts[1:][wires]
-        chosen.append(slice(int(bounds[0][0]), int(bounds[1][-1])) if len(bounds[0]) else slice(0, 0))
-    columns = np.concatenate(
-        [part.columns[c] + np.uint32(n * k) for k, (part, c) in enumerate(zip(parts, chosen, strict=True))]
-    )
-    values = np.concatenate([part.values.limbs[c] for part, c in zip(parts, chosen, strict=True)])
-    order = np.argsort(row, kind="stable")
-    starts = np.zeros(len(counts[0]) + 1, dtype=np.uint64)
-    starts[1:] = np.cumsum(sum(counts))
-    return CsrRows(starts, columns[order], FrMontTwice(values[order]), 3 * n)
+def _check_domain(circuit: R1cs, backend: Backend) -> None:
+    most = _DEVICE_MAX_DOMAIN_SIZE if backend.name == "cuda" else MAX_DOMAIN_SIZE
+    if circuit.header.domain_size > most:
+        hint = "the host backend takes twice as many" if backend.name == "cuda" else ""
+        message = f"{circuit.name}: more than {most} rows, and the {backend.name} backend has no such domain"
+        raise InputError("r1cs-too-large", message, hint)
+
+
+def _fixed_bases(scalars: Scalars, backend: Backend) -> tuple[FixedBase[G1Affine], FixedBase[G2Affine]]:
+    n_g1 = sum(len(part) for part in (scalars.ic, scalars.a, scalars.b, scalars.c, scalars.h))
+    g1_point, g2_point = generators()
+    return backend.fixed_base(g1_point, n_g1), backend.fixed_base(g2_point, len(scalars.b))
 
 
 def _header(
@@ -233,11 +278,11 @@ def _header(
 
 
 def _multiples(
-    base: FixedBase[G1Affine] | FixedBase[G2Affine], scalars: FrPlain, name: str, stage: Stage
+    base: FixedBase[G1Affine] | FixedBase[G2Affine], scalars: FrPlain, name: str, at_once: int, stage: Stage
 ) -> Iterator[G1Affine | G2Affine]:
-    for begin in range(0, len(scalars), SLICE):
+    for begin in range(0, len(scalars), at_once):
         stage(f"making the points of {name}", begin / len(scalars))
-        yield base.multiples(FrPlain(scalars.limbs[begin : begin + SLICE]))
+        yield base.multiples(FrPlain(scalars.limbs[begin : begin + at_once]))
 
 
 def _limbs(values: list[int]) -> NDArray[np.uint64]:

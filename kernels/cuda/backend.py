@@ -21,7 +21,8 @@ from kernels.cuda.arrays import (
     is_on_device,
     to_device,
 )
-from kernels.cuda.device import Device, Phases, cupy
+from kernels.cuda.device import Device, LateTimer, Phases, cupy
+from kernels.cuda.fixed_base import FixedBase
 from kernels.cuda.tables import Tables
 from kernels.cuda.transform import Transform, run
 from kernels.cuda.wide_scalars import WideScalars
@@ -104,6 +105,15 @@ class CudaBackend:
         check_place(self.workspace, points)
         limits: Any = {"n_before": n_before, "held_limit_bytes": held_limit_bytes}
         return msm_bases.load_bases(self.on, self.workspace, points, table_limit_bytes, **limits)
+
+    def fixed_base(self, point: PointsT, n_expected: int) -> FixedBase[PointsT]:
+        """Make a table of multiples: see ``Backend.fixed_base``."""
+        self._check_open()
+        return FixedBase(self.workspace, point, n_expected, self.threads)
+
+    def timer(self) -> Timer:
+        """Make a mapping for ``timer=``: see ``Backend.timer``."""
+        return LateTimer()
 
     def first_invalid(self, points: G1Affine | G2Affine) -> int | None:
         """Index of the first point that is not sound: see ``Backend.first_invalid``."""

@@ -7,8 +7,10 @@ compiled at run time, so that the driver and CuPy are all that a machine needs.
 from __future__ import annotations
 
 import threading
+from collections.abc import MutableMapping
 from contextlib import contextmanager
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -158,10 +160,53 @@ class Phases:
         self._marks.append((phase, event))
 
     def add_up(self) -> None:
-        """Wait for the last mark and add each phase to the timer."""
-        if self._timer is None:
-            return
-        self._marks[-1][1].synchronize()
-        for (_, start), (phase, end) in zip(self._marks, self._marks[1:], strict=False):
-            duration_ns = round(cupy().cuda.get_elapsed_time(start, end) * 1e6)
-            self._timer[phase] = self._timer.get(phase, 0) + duration_ns
+        """Wait for the last mark and add each phase to the timer; a ``LateTimer`` takes the marks as they are."""
+        if isinstance(self._timer, LateTimer):
+            self._timer.add_later(self._marks)
+        elif self._timer is not None:
+            _add_up(self._timer, self._marks)
+
+
+class LateTimer(MutableMapping[str, int]):
+    """Nanoseconds of phases that are over when somebody looks: a call with such a timer does not wait for its end."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+        self._later: list[list[tuple[str, Any]]] = []
+
+    def add_later(self, marks: list[tuple[str, Any]]) -> None:
+        """Take the marks of a call, which may still be running."""
+        self._later.append(marks)
+
+    def __getitem__(self, phase: str) -> int:
+        """Return the nanoseconds of a phase."""
+        return self._settled()[phase]
+
+    def __setitem__(self, phase: str, duration_ns: int) -> None:
+        """Set the nanoseconds of a phase."""
+        self._settled()[phase] = duration_ns
+
+    def __delitem__(self, phase: str) -> None:
+        """Forget a phase."""
+        del self._settled()[phase]
+
+    def __iter__(self) -> Iterator[str]:
+        """Name the phases."""
+        return iter(self._settled())
+
+    def __len__(self) -> int:
+        """Count the phases."""
+        return len(self._settled())
+
+    def _settled(self) -> dict[str, int]:
+        later, self._later = self._later, []
+        for marks in later:
+            _add_up(self._known, marks)
+        return self._known
+
+
+def _add_up(timer: Timer, marks: list[tuple[str, Any]]) -> None:
+    marks[-1][1].synchronize()
+    for (_, start), (phase, end) in pairwise(marks):
+        duration_ns = round(cupy().cuda.get_elapsed_time(start, end) * 1e6)
+        timer[phase] = timer.get(phase, 0) + duration_ns

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from kernels.host.fixed_base import FixedBase
 from kernels.host.library import LEAVES, load_library
 from kernels.interface import Bases, CsrRows, FrMont, FrPlain, G1Affine, G2Affine, KernelError, LimbArray, Matrix
 from kernels.moduli import R
@@ -96,6 +97,15 @@ class HostBackend:
         self._check_open()
         held_bytes = rows.row_starts.nbytes + rows.columns.nbytes + rows.values.n_bytes
         return HostMatrix(rows.n_rows, rows.n_columns, int(held_bytes), rows)
+
+    def fixed_base(self, point: PointsT, n_expected: int) -> FixedBase[PointsT]:
+        """Make a table of multiples: see ``Backend.fixed_base``."""
+        self._check_open()
+        return FixedBase(point, n_expected, self.threads)
+
+    def timer(self) -> Timer:
+        """Make a mapping for ``timer=``: see ``Backend.timer``."""
+        return {}
 
     def first_invalid(self, points: G1Affine | G2Affine) -> int | None:
         """Index of the first point that is not sound: see ``Backend.first_invalid``."""

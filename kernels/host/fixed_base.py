@@ -1,4 +1,4 @@
-"""Many multiples of one point: what a setup consists of. On CPU threads, whatever backend proves."""
+"""Many multiples of one point, on CPU threads."""
 
 from __future__ import annotations
 
@@ -23,6 +23,10 @@ class FixedBase(Generic[PointsT]):
         n_expected: How many multiples will be asked for; decides the size of the table.
         threads: CPU threads that one operation uses.
 
+    Attributes:
+        bits: Of a window.
+        table: ``n_windows(bits)`` rows of 2^bits - 1 points, as kernels/src/include/fixed_base.hpp wants them.
+
     Raises:
         KernelError: The library is missing, or there is not enough memory or threads.
     """
@@ -34,11 +38,11 @@ class FixedBase(Generic[PointsT]):
         self._group = "g1" if self._kind is G1Affine else "g2"
         self._threads = threads
         self._library = load_library()
-        self._bits = best_bits(n_expected, point.n_bytes)
-        n_table = n_windows(self._bits) * (2**self._bits - 1)
-        self._table = np.empty((n_table, self._kind.width), dtype=np.uint64)
+        self.bits: int = best_bits(n_expected, point.n_bytes)
+        n_table = n_windows(self.bits) * (2**self.bits - 1)
+        self.table = np.empty((n_table, self._kind.width), dtype=np.uint64)
         self._library.call_with_best_leaf(
-            f"cuzkops_fixed_base_table_{self._group}", point.limbs, self._bits, threads, self._table
+            f"cuzkops_fixed_base_table_{self._group}", point.limbs, self.bits, threads, self.table
         )
 
     def multiples(self, scalars: FrPlain) -> PointsT:
@@ -54,7 +58,7 @@ class FixedBase(Generic[PointsT]):
             KernelError: There is not enough memory or threads.
         """
         out = np.empty((len(scalars), self._kind.width), dtype=np.uint64)
-        arguments = (self._table, self._bits, scalars.limbs, len(scalars), self._threads, out)
+        arguments = (self.table, self.bits, scalars.limbs, len(scalars), self._threads, out)
         self._library.call_with_best_leaf(f"cuzkops_fixed_base_{self._group}", *arguments)
         points: PointsT = self._kind(out)
         return points

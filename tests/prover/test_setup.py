@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from flint import fmpz_mod_ctx, fmpz_mod_poly, fmpz_mod_poly_ctx
 from groth16_files import host, join, split
@@ -11,20 +13,19 @@ from r1cs_files import write_circuit
 from shapes import SHAPES
 from trapdoor_setup import Circuit, zkey_sections
 
+from kernels.cuda import device
 from prover import setup
 from prover.commands import setup_files
-from prover.errors import InputError, ProofInvalidError
+from prover.errors import InputError, ProofInvalidError, ProverError
 from prover.formats.field import R
 from prover.formats.r1cs import read_r1cs
 from prover.formats.wtns import read_witness
 from prover.formats.zkey import all_points, check_on_curve, check_subgroups, read_zkey
 from prover.groth16 import load_key, prove, synthesise
-from prover.setup import Trapdoor, fresh_trapdoor, write_key
+from prover.setup import Trapdoor, fresh_trapdoor, make_zkey, write_key
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import numpy as np
 
 # Those of tests/prover/trapdoor_setup.py, which makes keys in its own, slow way.
 KNOWN = Trapdoor(*(pow(7, k, R) for k in (1001, 1002, 1003, 1004)))
@@ -84,12 +85,38 @@ def test_slices_do_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     r1cs, _ = write_circuit(tmp_path, SHAPES["domain just over"])
     files = []
     for size in (1, 5, 2**14):
-        monkeypatch.setattr(setup, "SLICE", size)
+        monkeypatch.setitem(setup.AT_ONCE, "host", size)
         path = tmp_path / f"{size}.zkey"
         with path.open("wb") as file:
             write_key(file, read_r1cs(r1cs), KNOWN, host(), lambda *_: None)
         files.append(path.read_bytes())
     assert files[0] == files[1] == files[2]
+
+
+@pytest.mark.parametrize("name", ["unused wires", "empty rows", "same place twice", "no public values"])
+def test_key_in_memory_is_the_one_of_the_file(tmp_path: Path, name: str) -> None:
+    circuit = read_r1cs(write_circuit(tmp_path, SHAPES[name])[0])
+    with (tmp_path / "circuit.zkey").open("wb") as file:
+        write_key(file, circuit, KNOWN, host(), lambda *_: None)
+    read, made = read_zkey(tmp_path / "circuit.zkey"), make_zkey(circuit, KNOWN, host(), lambda *_: None)
+    for points in ("ic", "a", "b1", "b2", "c", "h"):
+        assert np.array_equal(getattr(made, points).limbs, getattr(read, points).limbs), points
+    for matrix in ("matrix_a", "matrix_b"):
+        one, other = getattr(made, matrix), getattr(read, matrix)
+        assert np.array_equal(one.row_starts, other.row_starts)
+        assert np.array_equal(one.columns, other.columns)
+        assert np.array_equal(one.values.limbs, other.values.limbs)
+    assert (made.header.n_coefficients, made.header.n_vars) == (read.header.n_coefficients, read.header.n_vars)
+    assert np.array_equal(made.header.delta2.limbs, read.header.delta2.limbs)
+
+
+def test_a_device_that_is_missing_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    r1cs, _ = write_circuit(tmp_path, SHAPES["linear"])
+    monkeypatch.setitem(sys.modules, "cupy", None)  # an import of it fails
+    device.cupy.cache_clear()
+    with pytest.raises(ProverError, match="the cuda backend needs CuPy"):
+        setup_files(r1cs, tmp_path / "circuit.zkey", 2, "cuda")
+    assert not (tmp_path / "circuit.zkey").exists()
 
 
 def test_circuit_over_another_field_is_refused_by_name(tmp_path: Path) -> None:
