@@ -66,6 +66,13 @@ class Job:
         """Whether further work on it would be thrown away."""
         return self.cancel_asked or self.state.is_final
 
+    @property
+    def ended_s_ago(self) -> float:
+        """Seconds since the end: the wall clock, which may be set, counts only for jobs of earlier processes."""
+        if self.finished_ns is not None:
+            return (time.monotonic_ns() - self.finished_ns) / 1e9
+        return (time.time_ns() - (self.finished_unix_ns or 0)) / 1e9
+
     def answer(self) -> JobAnswer:
         """The job as it stands; proofs only once all of them are there."""
         state = self.state  # read first: everything else of a final state was set before it

@@ -318,12 +318,11 @@ class JobStore:
 
     def _forget_old(self) -> None:
         finished = [job for job in self._jobs.values() if job.state.is_final]
-        oldest_unix_ns = time.time_ns() - int(self._kept_s * 1e9)
         n_kept = 0
         old: list[Job] = []
-        for job in sorted(finished, key=lambda job: job.finished_unix_ns or 0, reverse=True):
+        for job in sorted(finished, key=lambda job: (job.finished_ns or 0, job.finished_unix_ns or 0), reverse=True):
             n_kept += max(1, len(job.proofs))
-            if n_kept > self._kept_proofs or (job.finished_unix_ns or 0) < oldest_unix_ns:
+            if n_kept > self._kept_proofs or job.ended_s_ago > self._kept_s:
                 old.append(job)
         if not old:
             return

@@ -92,6 +92,10 @@ class WitnessRef(Record):
     def _exactly_one(self) -> WitnessRef:
         if (self.path is None) == (self.sha256 is None):
             raise ValueError("give either path or sha256")
+        try:
+            (self.path or "").encode()
+        except UnicodeEncodeError:  # it could be neither kept in the journal nor named in an answer
+            raise ValueError("the path is not UTF-8: give the file another name") from None
         return self
 
 

@@ -109,7 +109,9 @@ class WitnessStore:
             return self._folder / reference.sha256
         path = Path(reference.path or "")
         if not path.is_absolute():
-            raise InputError("witness-path", f"the witness path {str(path)!r} is not absolute", "give the whole path")
+            raise InputError(
+                "witness-path", f"the witness path {reference.path!r} is not absolute", "give the whole path"
+            )
         return path
 
     def _sweep(self) -> None:

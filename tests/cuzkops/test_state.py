@@ -123,3 +123,10 @@ def test_a_state_folder_that_cannot_be_made_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OpsError, match="cannot be written: Not a directory"):
         State(tmp_path / "file" / "state").new_run()
+
+
+def test_a_folder_of_runs_that_cannot_be_read_is_said(state: State) -> None:
+    state.root.mkdir(parents=True)
+    (state.root / "runs").touch()
+    with pytest.raises(UnreadableError, match="runs cannot be read: Not a directory"):
+        list(state.runs())

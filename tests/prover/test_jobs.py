@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -309,3 +310,20 @@ def test_a_job_that_was_at_work_in_a_crash_waits_for_the_others(log: TimingLog) 
     assert [job.id for job in got if job] == ["suspect"]
     store.add_proof(store.get("suspect"), 0, PROOF)
     assert store.take() is None
+
+
+@pytest.mark.parametrize("jump_s", [-86400, 86400])
+def test_a_wall_clock_that_is_set_makes_no_result_old(
+    log: TimingLog, monkeypatch: pytest.MonkeyPatch, jump_s: int
+) -> None:
+    store = JobStore(log, Journal(), queue_limit=10, kept_proofs=2, kept_s=3600)
+    ids = []
+    for i in range(3):
+        ids.append(store.submit(request(key=f"k{i}")).id)
+        prove(store)
+        now_ns = time.time_ns() + jump_s * 10**9
+        monkeypatch.setattr("prover.jobs.time.time_ns", lambda now_ns=now_ns: now_ns)
+    store.submit(request(key="last"))  # looks for what is old
+    assert [store.get(job_id).id for job_id in ids[1:]] == ids[1:], "the two that ended last"
+    with pytest.raises(InputError, match="there is no job"):
+        store.get(ids[0])
