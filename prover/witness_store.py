@@ -229,7 +229,7 @@ def _check_readable(index: int, path: Path) -> None:
     except OSError as error:
         message = f"witness {index} cannot be read: {error.strerror}: {path}"
         raise InputError("witness-missing", message, hint) from None
-    except ValueError:  # a NUL, or half of a surrogate pair
+    except ValueError:  # a NUL
         raise InputError("witness-path", f"witness {index}: no file can be called {str(path)!r}", hint) from None
     if not stat.S_ISREG(mode):
         raise InputError("witness-path", f"witness {index} is not a regular file: {path}", hint)
