@@ -51,7 +51,7 @@ class Series:
         """Take up the samples that the file holds."""
         try:
             text = self._folder.memory.read_text(errors="replace")
-        except OSError:
+        except OSError:  # none yet; one that cannot be read cannot be written either, and the first sample says so
             return
         for line in text.splitlines():
             try:

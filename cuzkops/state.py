@@ -167,7 +167,10 @@ class State:
         file = self.root / "client-id"
         try:
             stored = file.read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError):
+        except (
+            OSError,
+            UnicodeDecodeError,
+        ):  # not made yet, or damaged: a new one is made, and said where it cannot be
             stored = ""
         if len(stored) == 32 and stored.isalnum():
             return stored
