@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from cuzkops.remote.host import Script
 
+_CONTROLS = {*range(32), *range(127, 160)} - {ord("\n"), ord("\t")}
+_SPELLED = {code: f"\\x{code:02x}" for code in _CONTROLS}
 _REDRAW_S = 0.1  # a line on a terminal that is drawn over
 _RATE_AFTER_S = 0.5  # before, a rate would be that of the first buffers
 _REPEAT_S = 5.0  # a new line in a file
@@ -56,7 +58,7 @@ class Screen:
     def say(self, text: str) -> None:
         """Tell the user something that is not the result."""
         self._clear()
-        self._tell(text)
+        self._tell(_visible(text))
 
     def detail(self, text: str) -> None:
         """Tell it only with ``--verbose``."""
@@ -80,6 +82,7 @@ class Screen:
         if now_s - self._last_progress_s < (_REDRAW_S if terminal else _REPEAT_S):
             return
         self._last_progress_s = now_s
+        text = _visible(text)
         if not terminal:
             self._tell(text)
             return
@@ -94,13 +97,13 @@ class Screen:
     def result(self, document: object, text: str) -> None:
         """Give the command's one result: the document with ``--json``, else the text."""
         self._clear()
-        self._give(json.dumps(plain(document), indent=2) if self.json_mode else text.rstrip("\n"))
+        self._give(json.dumps(plain(document), indent=2) if self.json_mode else _visible(text).rstrip("\n"))
 
     def item(self, document: object, text: str) -> None:
         """Give one item of a stream: one JSON document a line with ``--json``, else the text."""
         self._clear()
         self._streams = True
-        self._give(json.dumps(plain(document)) if self.json_mode else text)
+        self._give(json.dumps(plain(document)) if self.json_mode else _visible(text))
 
     def plan(self, scripts: list[Script]) -> None:
         """Give what ``--dry-run`` gives: each script with its title, in the order of a run."""
@@ -124,20 +127,20 @@ class Screen:
             body = {"code": code, "message": message, "hint": hint, "details": plain(facts)}
             with contextlib.suppress(OpsError):  # standard error and the status still say it
                 self._give(json.dumps({"error": body}, indent=None if self._streams else 2))
-        self._tell(f"error: {message}")
+        self._tell(_visible(f"error: {message}"))
         last_lines = facts.get("last_lines")
         if isinstance(last_lines, list | tuple):
             for line in last_lines[-10:]:
-                self._tell(f"  | {line}")
+                self._tell(_visible(f"  | {line}"))
         if self.verbose and isinstance(command := facts.get("command"), str):
-            self._tell("the command was:\n" + command)
+            self._tell(_visible(f"the command was:\n{command}"))
         if hint:
-            self._tell(f"hint: {hint}")
+            self._tell(_visible(f"hint: {hint}"))
 
     def confirm(self, question: str) -> bool:
         """Ask a yes-or-no question; only where ``interactive``."""
         self._clear()
-        self._tell(f"{question} [y/N] ", end="")
+        self._tell(_visible(f"{question} [y/N] "), end="")
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     def _back(self) -> str:
@@ -172,6 +175,11 @@ class Screen:
             print(text, end=end, file=self._err, flush=True)
         except OSError:
             _drop(self._err)
+
+
+def _visible(text: str) -> str:
+    """Spell control characters: names of others' processes and lines of their programs must not steer our terminal."""
+    return text.translate(_SPELLED)
 
 
 def _drop(stream: TextIO) -> None:

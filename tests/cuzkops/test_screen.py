@@ -86,3 +86,17 @@ def test_a_standard_error_that_cannot_be_written_stops_nothing() -> None:
         screen.progress("lost too")
         screen.result({}, "the result")
     assert out.getvalue() == "the result\n"
+
+
+def test_what_others_name_does_not_steer_the_terminal() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    screen = Screen(out=out, err=err)
+    name = "a\x1b]0;b\x07\r\x9bé\tc"
+    screen.say(name)
+    screen.progress(name)
+    screen.result({}, f"{name}\n{name}")
+    screen.item({}, name)
+    screen.failure("code", name, name, {"last_lines": [name]})
+    spelled = r"a\x1b]0;b\x07\x0d\x9bé" + "\tc"
+    assert out.getvalue() == f"{spelled}\n" * 3
+    assert err.getvalue() == f"{spelled}\n{spelled}\nerror: {spelled}\n  | {spelled}\nhint: {spelled}\n"
