@@ -12,7 +12,7 @@ WORKERS ?= 4
 # Without byte code every process of every test compiles our sources anew, and rewrites their assertions.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-beside test-alone test-gpu lint format lock env kernels cuda device-bundle clean
+.PHONY: demo test test-beside test-alone test-hosts test-gpu lint format lock env kernels cuda device-bundle clean
 
 demo: env kernels ## build, ship, kill, wait, launch, prove, pull and parse: the whole loop on this machine
 	$(BIN)/cuzkops demo
@@ -20,10 +20,13 @@ demo: env kernels ## build, ship, kill, wait, launch, prove, pull and parse: the
 test: test-beside test-alone ## everything whose peer is present; the rest is skipped with the reason
 
 test-beside: env kernels ## the tests that may run beside each other
-	$(BIN)/pytest -m "not gpu and not alone" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
+	$(BIN)/pytest -m "not gpu and not alone and not hosts" --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(TESTS)
 
 test-alone: env kernels ## the tests that judge by this machine's memory, one after the other
 	$(BIN)/pytest -m "not gpu and alone" $(TESTS) $(shell grep -rl --include='test_*.py' 'mark\.alone' tests)
+
+test-hosts: env kernels ## what stands on a host, on each kind of them: this machine, sshd as a user and as root, bash, fish, tcsh and busybox in containers
+	$(BIN)/pytest --verbose tests/peers/test_host_loop.py tests/peers/test_hosts.py tests/peers/test_resume.py $(TESTS)
 
 lint: env ## ruff, mypy strict, codespell, and generated files that must match
 	$(BIN)/ruff check .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -28,7 +29,7 @@ from cuzkops.commands import (
     unlock,
     wait_memory,
 )
-from cuzkops.errors import OpsError
+from cuzkops.errors import OpsError, UsageError
 from cuzkops.rendering import Screen
 from cuzkops.session import Session
 from cuzkops.state import open_state
@@ -72,6 +73,7 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     screen = Screen(json_mode=_asks_for_json(arguments), verbose="-v" in arguments or "--verbose" in arguments)
     try:
+        _refuse_unreadable(arguments)
         session = Session(screen, open_state())
     except OpsError as error:
         screen.error(error)
@@ -97,8 +99,20 @@ def _run(arguments: Sequence[str], session: Session) -> int:
     return _interrupted(session) if status == INTERRUPTED else int(status or 0)
 
 
+def _refuse_unreadable(arguments: Sequence[str]) -> None:
+    """Refuse what is not UTF-8, once for all commands: scripts, records and configurations could not hold it."""
+    for word in arguments:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            message = f"the argument {word!a} is not UTF-8"
+            raise UsageError("usage", message, "give the file another name, or set the locale to UTF-8") from None
+
+
 def main() -> NoReturn:
     """Run the command line of this process."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a path or a label that this locale cannot write is no fault
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # under nohup a closed terminal is to be ignored
             signal.signal(number, _stop)

@@ -49,9 +49,12 @@ class Series:
 
     def read(self) -> None:
         """Take up the samples that the file holds."""
+        if self._folder.memory.exists() and not self._folder.memory.is_file():  # a pipe would be waited for
+            self.problem = f"{self._folder.memory} is not a file"
+            return
         try:
             text = self._folder.memory.read_text(errors="replace")
-        except OSError:
+        except OSError:  # none yet; one that cannot be read cannot be written either, and the first sample says so
             return
         for line in text.splitlines():
             try:

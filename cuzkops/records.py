@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import ConfigDict, Field
 
-from prover.protocol import BenchAnswer, Name, Record, Sha256, StoredRecord
+from prover.protocol import BenchAnswer, Name, Record, Sha256, StoredRecord, UnixNs
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -159,7 +159,7 @@ class RunRecord(StoredRecord):
     host: str
     gpus: list[str]
     driver: str | None
-    started_unix_ns: int
+    started_unix_ns: UnixNs
     peak_bytes: int | None = Field(default=None, description="peak resident memory of the daemon, once known")
     kind: Literal["deploy", "bench"] = "deploy"
     label: str = Field(default="", description="what the user calls it")

@@ -5,21 +5,25 @@ With ``--json`` standard output holds exactly one JSON document (streams: one a 
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import shutil
 import sys
 import time
 from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
+from cuzkops.errors import OpsError
 from cuzkops.units import format_bytes, format_duration_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from cuzkops.errors import OpsError
     from cuzkops.remote.host import Script
 
+_CONTROLS = {*range(32), *range(127, 160)} - {ord("\n"), ord("\t")}
+_SPELLED = {code: f"\\x{code:02x}" for code in _CONTROLS}
 _REDRAW_S = 0.1  # a line on a terminal that is drawn over
 _RATE_AFTER_S = 0.5  # before, a rate would be that of the first buffers
 _REPEAT_S = 5.0  # a new line in a file
@@ -54,7 +58,7 @@ class Screen:
     def say(self, text: str) -> None:
         """Tell the user something that is not the result."""
         self._clear()
-        print(text, file=self._err, flush=True)
+        self._tell(_visible(text))
 
     def detail(self, text: str) -> None:
         """Tell it only with ``--verbose``."""
@@ -78,29 +82,28 @@ class Screen:
         if now_s - self._last_progress_s < (_REDRAW_S if terminal else _REPEAT_S):
             return
         self._last_progress_s = now_s
+        text = _visible(text)
         if not terminal:
-            print(text, file=self._err, flush=True)
+            self._tell(text)
             return
         columns = shutil.get_terminal_size().columns
         unicode = "utf" in (self._err.encoding or "").lower()
         lines = [*(picture(columns - 1, unicode) if picture else ()), text[: columns - 1]]
         drawing = "\n".join(f"\x1b[K{line}" for line in lines)
         rest = "\x1b[J" if self._n_drawn > len(lines) else ""
-        print(f"{self._back()}{drawing}{rest}", end="", file=self._err, flush=True)
+        self._tell(f"{self._back()}{drawing}{rest}", end="")
         self._n_drawn = len(lines)
 
     def result(self, document: object, text: str) -> None:
         """Give the command's one result: the document with ``--json``, else the text."""
         self._clear()
-        print(
-            json.dumps(plain(document), indent=2) if self.json_mode else text.rstrip("\n"), file=self._out, flush=True
-        )
+        self._give(json.dumps(plain(document), indent=2) if self.json_mode else _visible(text).rstrip("\n"))
 
     def item(self, document: object, text: str) -> None:
         """Give one item of a stream: one JSON document a line with ``--json``, else the text."""
         self._clear()
         self._streams = True
-        print(json.dumps(plain(document)) if self.json_mode else text, file=self._out, flush=True)
+        self._give(json.dumps(plain(document)) if self.json_mode else _visible(text))
 
     def plan(self, scripts: list[Script]) -> None:
         """Give what ``--dry-run`` gives: each script with its title, in the order of a run."""
@@ -122,22 +125,22 @@ class Screen:
         facts = dict(details or {})
         if self.json_mode:
             body = {"code": code, "message": message, "hint": hint, "details": plain(facts)}
-            print(json.dumps({"error": body}, indent=None if self._streams else 2), file=self._out, flush=True)
-        print(f"error: {message}", file=self._err)
+            with contextlib.suppress(OpsError):  # standard error and the status still say it
+                self._give(json.dumps({"error": body}, indent=None if self._streams else 2))
+        self._tell(_visible(f"error: {message}"))
         last_lines = facts.get("last_lines")
         if isinstance(last_lines, list | tuple):
             for line in last_lines[-10:]:
-                print(f"  | {line}", file=self._err)
+                self._tell(_visible(f"  | {line}"))
         if self.verbose and isinstance(command := facts.get("command"), str):
-            print("the command was:\n" + command, file=self._err)
+            self._tell(_visible(f"the command was:\n{command}"))
         if hint:
-            print(f"hint: {hint}", file=self._err)
-        self._err.flush()
+            self._tell(_visible(f"hint: {hint}"))
 
     def confirm(self, question: str) -> bool:
         """Ask a yes-or-no question; only where ``interactive``."""
         self._clear()
-        print(f"{question} [y/N] ", end="", file=self._err, flush=True)
+        self._tell(_visible(f"{question} [y/N] "), end="")
         return sys.stdin.readline().strip().lower() in ("y", "yes")
 
     def _back(self) -> str:
@@ -147,8 +150,42 @@ class Screen:
 
     def _clear(self) -> None:
         if self._n_drawn:
-            print(f"{self._back()}\x1b[J", end="", file=self._err, flush=True)
+            self._tell(f"{self._back()}\x1b[J", end="")
             self._n_drawn = 0
+
+    def _give(self, text: str) -> None:
+        """Write to standard output.
+
+        Raises:
+            BrokenPipeError: Whoever read it has gone; Typer ends the command silently.
+            OpsError: It cannot be written, such as on a full disk.
+        """
+        try:
+            print(text, file=self._out, flush=True)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            _drop(self._out)
+            message = f"the result cannot be written to standard output: {error.strerror}"
+            raise OpsError("output", message, "free some space, or write it to another place") from error
+
+    def _tell(self, text: str, end: str = "\n") -> None:
+        """Write to standard error; what it does not take is lost, and stops nothing in the middle of its work."""
+        try:
+            print(text, end=end, file=self._err, flush=True)
+        except OSError:
+            _drop(self._err)
+
+
+def _visible(text: str) -> str:
+    """Spell control characters: names of others' processes and lines of their programs must not steer our terminal."""
+    return text.translate(_SPELLED)
+
+
+def _drop(stream: TextIO) -> None:
+    """Let a stream that cannot be written lose what it holds: the interpreter would try again at exit, and complain."""
+    with contextlib.suppress(OSError, ValueError):  # a stream without a descriptor is not the interpreter's
+        os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), stream.fileno())
 
 
 class Meter:

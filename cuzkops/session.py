@@ -7,16 +7,17 @@ import os
 import re
 import shlex
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from cuzkops.errors import OpsError, UsageError
+from cuzkops.paths import current_folder
 from cuzkops.project import Project, find_project
 from cuzkops.target import Target, parse_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
+    from pathlib import Path
 
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
@@ -151,7 +152,10 @@ def find_place(
     """
     from prover.protocol import DEFAULT_NAME, DEFAULT_REMOTE_DIR  # noqa: PLC0415 - `--help` loads no records
 
-    project = find_project(Path.cwd())
+    for option, value in (("--name", name), ("--remote-dir", remote_dir)):
+        if value == "":  # a variable that is not set must not mean the default daemon
+            raise UsageError("usage", f"{option} is empty", "is a variable not set? leave it out for the default")
+    project = find_project(current_folder())
     text, source = _choose_target(target, project, session.state)
     try:
         found = parse_target(text)

@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -168,7 +167,10 @@ class State:
         file = self.root / "client-id"
         try:
             stored = file.read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError):
+        except (
+            OSError,
+            UnicodeDecodeError,
+        ):  # not made yet, or damaged: a new one is made, and said where it cannot be
             stored = ""
         if len(stored) == 32 and stored.isalnum():
             return stored
@@ -207,11 +209,20 @@ class State:
         return RunFolder(self.root / "runs" / run_id)
 
     def runs(self) -> Iterator[RunFolder]:
-        """Every run that has a ``run.json``, the newest first."""
-        with contextlib.suppress(FileNotFoundError):
-            for path in sorted((self.root / "runs").iterdir(), reverse=True):
-                if (path / "run.json").is_file():
-                    yield RunFolder(path)
+        """Every run that has a ``run.json``, the newest first.
+
+        Raises:
+            UnreadableError: The folder of the runs cannot be read.
+        """
+        folder = self.root / "runs"
+        try:
+            paths = sorted(folder.iterdir(), reverse=True)
+            found = [RunFolder(path) for path in paths if (path / "run.json").is_file()]
+        except FileNotFoundError:  # nothing was recorded yet
+            return
+        except OSError as error:
+            raise UnreadableError("runs", f"{folder} cannot be read: {error.strerror}") from error
+        yield from found
 
     def find_run(self, name: str) -> RunFolder:
         """A recorded run by its id, by a beginning of it that only one has, or ``last`` or ``previous``.

@@ -76,7 +76,7 @@ def _check_v6(text: str, host: str) -> None:
 
 
 def _port(text: str, port: str) -> int:
-    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+    if not (port.isascii() and port.isdigit() and len(port) < 6 and 0 < int(port) < 65536):
         raise _bad(text, f"{port!r} is not a port from 1 to 65535")
     return int(port)
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+_FILE_LIMIT_BYTES = 1 << 20
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+\Z")
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "\b": "\\b", "\f": "\\f"}
 
@@ -33,9 +34,14 @@ def read_toml(path: Path, code: str) -> dict[str, Any]:
     import tomllib  # noqa: PLC0415 - most commands find no file
 
     try:
-        return tomllib.loads(path.read_bytes().decode())
+        with path.open("rb") as file:
+            data = file.read(_FILE_LIMIT_BYTES + 1)
     except OSError as error:
         raise UsageError(code, f"{path} cannot be read: {error.strerror}") from error
+    if len(data) > _FILE_LIMIT_BYTES:  # such as /dev/zero
+        raise UsageError(code, f"{path} has more than {_FILE_LIMIT_BYTES} bytes: it is no configuration")
+    try:
+        return tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets thousands deep
         raise UsageError(code, f"{path} is not TOML: {error}") from error
 

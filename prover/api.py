@@ -38,6 +38,11 @@ logger = logging.getLogger(__name__)
 WAIT_LIMIT_S = 30.0
 BODY_LIMIT_BYTES = 16 << 20
 """Of every request but a put. The largest job names 256 paths of 4096 bytes, each six times as long in JSON at most."""
+_MARKS = (b"{", b"[", b",", b":")
+BODY_LIMIT_MARKS = 16384
+"""The same for what separates values: each value costs the parser, and more its complaint, hundreds of bytes of memory.
+The largest job has some 2500; the rest is for paths that have such characters."""
+_SHOWN_PROBLEMS = 10
 _STATUS_OF_CODE = {
     "no-such-job": 404,
     "not-loaded": 503,
@@ -80,7 +85,9 @@ def create_app(service: Service) -> FastAPI:
         service: The daemon behind it.
     """
     failures: dict[int | str, dict[str, Any]] = {"default": {"model": ErrorAnswer, "description": "Any failure"}}
-    app = FastAPI(title="prover", version=__version__, docs_url=None, redoc_url=None, responses=failures)
+    app = FastAPI(
+        title="prover", version=__version__, docs_url=None, redoc_url=None, responses=failures, redirect_slashes=False
+    )
     app.add_middleware(_BoundedBodies)
     _add_work(app, service)
     _add_state(app, service)
@@ -152,7 +159,10 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def malformed(_request: Request, error: RequestValidationError) -> JSONResponse:
-        found = [f"{'.'.join(str(part) for part in e['loc'])}: {e['msg']}" for e in error.errors()]
+        problems = error.errors()
+        found = [f"{'.'.join(str(part) for part in e['loc'])}: {e['msg']}" for e in problems[:_SHOWN_PROBLEMS]]
+        if len(problems) > _SHOWN_PROBLEMS:
+            found.append(f"and {len(problems) - _SHOWN_PROBLEMS} more")
         message = f"the request is not understood: {'; '.join(found)}"
         return _answer(400, InputError("request", message, "docs/PROVER.md shows every request"))
 
@@ -178,12 +188,16 @@ class _BoundedBodies:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        n_bytes = 0
+        n_bytes = n_marks = 0
 
         async def bounded() -> Message:
-            nonlocal n_bytes
+            nonlocal n_bytes, n_marks
             message = await receive()
-            n_bytes += len(message.get("body", b""))
+            body = message.get("body", b"")
+            n_bytes += len(body)
+            n_marks += sum(body.count(mark) for mark in _MARKS)
+            if n_marks > BODY_LIMIT_MARKS:
+                raise HTTPException(413, f"the request has more than {BODY_LIMIT_MARKS} of {{ [ , and :")
             if n_bytes > BODY_LIMIT_BYTES:
                 raise HTTPException(413, f"the request is larger than {BODY_LIMIT_BYTES} bytes")
             return message

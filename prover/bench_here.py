@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import re
-import sys
 import tempfile
 import threading
 from contextlib import ExitStack, contextmanager, suppress
@@ -25,6 +24,7 @@ from prover.jobs import JobStore
 from prover.journal import Journal
 from prover.memory.budget import MemoryBudget
 from prover.metrics import Metrics
+from prover.output import show
 from prover.pipeline import Engine
 from prover.progress import Progress
 from prover.protocol import NAME_PATTERN, CircuitStatus, JobRequest, WitnessRef
@@ -201,5 +201,5 @@ def _engine(setting: Setting, load: bench.Load, files: synthetic.SyntheticFiles,
 def bench_command(setting: Setting, load: bench.Load, *, as_json: bool) -> int:
     """Print what was measured; returns the exit status."""
     answer = run(setting, load)
-    sys.stdout.write((answer.model_dump_json(by_alias=True) if as_json else bench.render(answer)) + "\n")
+    show((answer.model_dump_json(by_alias=True) if as_json else bench.render(answer)) + "\n")
     return 0

@@ -14,6 +14,7 @@ from prover.errors import CapacityError, InputError
 from prover.formats.zkey import read_header
 from prover.memory.available import available_bytes, rss_and_peak_bytes
 from prover.memory.estimate import estimate_of
+from prover.output import show
 from prover.protocol import CheckAnswer, Problem
 
 if TYPE_CHECKING:
@@ -217,11 +218,11 @@ def _misfits(plan: Plan) -> list[Problem]:
 
 def _show(answer: CheckAnswer, *, as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(answer.model_dump_json() + "\n")
+        show(answer.model_dump_json() + "\n")
         return
     for problem in answer.problems:
         sys.stderr.write(
             f"{problem.where}: {problem.message}\n" + (f"  hint: {problem.hint}\n" if problem.hint else "")
         )
     if answer.ok:
-        sys.stdout.write(f"in order; the daemon will need {answer.need_host_bytes} bytes of host memory\n")
+        show(f"in order; the daemon will need {answer.need_host_bytes} bytes of host memory\n")

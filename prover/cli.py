@@ -20,6 +20,7 @@ from typing import NoReturn
 from prover import __version__
 from prover.errors import InputError, ProverError
 from prover.interruptible import is_abandoned
+from prover.output import show
 
 _FAULT = 70
 _INTERRUPTED = 130
@@ -57,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
         _report(error, as_json="--json" in arguments)
         return error.exit_status
     except KeyboardInterrupt as interrupt:
-        sys.stderr.write(f"interrupted{f': {interrupt}' if interrupt.args else ''}\n")
+        _report_interrupt(interrupt, as_json="--json" in arguments)
         if is_abandoned():
             sys.stderr.flush()
             os._exit(_INTERRUPTED)  # nothing was written, and a kernel in the middle of its work cannot be stopped
@@ -75,10 +76,20 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _report(error: ProverError, *, as_json: bool) -> None:
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # nobody may be left to read it: the status still says it
         sys.stderr.write(f"error: {error.message}\n" + (f"hint: {error.hint}\n" if error.hint else ""))
         if as_json:
             body = {"code": error.code, "message": error.message, "hint": error.hint, "details": error.details}
+            sys.stdout.write(json.dumps({"error": body}) + "\n")
+            sys.stdout.flush()
+
+
+def _report_interrupt(interrupt: KeyboardInterrupt, *, as_json: bool) -> None:
+    sentence = f"interrupted{f': {interrupt}' if interrupt.args else ''}"
+    with contextlib.suppress(OSError):  # nobody may be left to read it
+        sys.stderr.write(f"{sentence}\n")
+        if as_json:
+            body = {"code": "interrupted", "message": sentence, "hint": "", "details": {}}
             sys.stdout.write(json.dumps({"error": body}) + "\n")
             sys.stdout.flush()
 
@@ -209,7 +220,7 @@ def _verify(options: argparse.Namespace) -> int:
     from prover.commands import verify_files  # noqa: PLC0415 - the same
 
     verify_files(options.vkey, options.public, options.proof)
-    sys.stdout.write("the proof is valid\n")
+    show("the proof is valid\n")
     return 0
 
 
@@ -218,7 +229,7 @@ def _vkey(options: argparse.Namespace) -> int:
 
     text = export_verification_key(options.zkey, options.out)
     if options.out is None:
-        sys.stdout.write(f"{text}\n")
+        show(f"{text}\n")
     return 0
 
 
@@ -226,7 +237,7 @@ def _info(options: argparse.Namespace) -> int:
     from prover.info import describe, render  # noqa: PLC0415 - the same
 
     facts = describe(options.file)
-    sys.stdout.write(json.dumps(facts) + "\n" if options.json else render(facts))
+    show(json.dumps(facts) + "\n" if options.json else render(facts))
     return 0
 
 
@@ -274,16 +285,17 @@ def _serve(options: argparse.Namespace) -> int:
         from prover.check import check_command  # noqa: PLC0415 - the same
 
         return check_command(options.config, options.remote_dir, as_json=options.json)
+    from prover.config import load_config  # noqa: PLC0415 - the same
+
+    config = load_config(options.config, options.remote_dir)  # may be interrupted: a pipe, or a server that is dead
     wanted = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
     signals = {number for number in wanted if signal.getsignal(number) is not signal.SIG_IGN}
     # Before numpy starts threads of its own: a signal goes to any thread that does not block it.
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     from prover.check import plan_of  # noqa: PLC0415 - the same
-    from prover.config import load_config  # noqa: PLC0415 - the same
     from prover.daemon import LaunchIds, serve  # noqa: PLC0415 - the same
 
     launch_id = options.launch_id or f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{os.getpid()}"
-    config = load_config(options.config, options.remote_dir)
     return serve(config, plan_of(config), LaunchIds(_release_id(options.release_id), launch_id), signals)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from prover.errors import ProverError
+from prover.errors import InputError, ProverError
 from prover.instance import Home, expanded, is_alive, release_folder
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Client:
 
     def verification_key(self, circuit: str) -> dict[str, Any]:
         """Ask what proofs of a circuit are verified with; raises as ``ask`` does."""
-        answer: dict[str, Any] = json.loads(self.ask("GET", f"/v1/circuits/{quote(circuit, safe='')}/verification-key"))
+        answer: dict[str, Any] = json.loads(self.ask("GET", f"/v1/circuits/{_quoted(circuit)}/verification-key"))
         return answer
 
     def put(self, sha256: str, file: IO[bytes], n_bytes: int) -> bytes:
@@ -155,8 +155,18 @@ class Client:
 
 
 def job_path(job_id: str, wait_s: float = 0) -> str:
-    """The address of a job, to be answered when it has ended or after ``wait_s``."""
-    return f"/v1/jobs/{quote(job_id, safe='')}" + (f"?wait_s={wait_s:g}" if wait_s else "")
+    """The address of a job, to be answered when it has ended or after ``wait_s``.
+
+    Raises:
+        InputError: The id is empty, which would be the address of all jobs.
+    """
+    if not job_id:
+        raise InputError("no-such-job", "the id of the job is empty", "is a variable not set?")
+    return f"/v1/jobs/{_quoted(job_id)}" + (f"?wait_s={wait_s:g}" if wait_s else "")
+
+
+def _quoted(word: str) -> str:
+    return quote(word, safe="", errors="surrogateescape")  # an argument need not be UTF-8
 
 
 def accepted(status: int, body: bytes) -> bytes:

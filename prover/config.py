@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?(B|KiB|MiB|GiB|TiB)")
 _LARGEST_BYTES = 1 << 63
+_FILE_LIMIT_BYTES = 1 << 20
 _SMALLEST_LOG_BYTES = 64 << 10
 _UNITS_BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
@@ -262,9 +263,13 @@ def load_config(file: Path, remote_dir: Path) -> Config:
         ConfigProblemsError: It can be read, and something in it is wrong; names everything that is.
     """
     try:
-        data = file.read_bytes()
-    except OSError as error:
+        with file.open("rb") as opened:
+            data = opened.read(_FILE_LIMIT_BYTES + 1)
+    except (OSError, ValueError) as error:  # a NUL in its name
         raise InputError("config-unreadable", f"the configuration cannot be read: {error}", "check --config") from None
+    if len(data) > _FILE_LIMIT_BYTES:
+        message = f"{file} has more than {_FILE_LIMIT_BYTES} bytes: it is no configuration"
+        raise InputError("config-unreadable", message, "check --config")
     sha256 = hashlib.sha256(data).hexdigest()
     settings, problems = parse_settings(data)
     if settings is None:

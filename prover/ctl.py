@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from prover.client import Client, NobodyAnswersError, dump, find_home, job_path, refusal
 from prover.errors import InputError, ProverError
+from prover.output import show
 
 if TYPE_CHECKING:
     import argparse
@@ -204,7 +205,7 @@ def _drain(options: argparse.Namespace) -> None:
 
 def _vkey(options: argparse.Namespace) -> None:
     found = _client(options).verification_key(options.circuit)
-    sys.stdout.write(json.dumps(found, indent=None if options.json else 1) + "\n")
+    show(json.dumps(found, indent=None if options.json else 1) + "\n")
 
 
 def _bench(options: argparse.Namespace) -> None:
@@ -298,4 +299,4 @@ def _job_sentence(answer: Answer) -> str:
 
 
 def _show(options: argparse.Namespace, answer: Answer, text: str) -> None:
-    sys.stdout.write((json.dumps(answer) if options.json else text) + "\n")
+    show((json.dumps(answer) if options.json else text) + "\n")

@@ -102,8 +102,9 @@ def load_of(options: argparse.Namespace) -> bench.Load:
         InputError: A number is out of range.
     """
     ranges = {"jobs": (1, 1_000_000), "concurrency": (1, 1024), "warmup": (0, 10_000), "count": (1, 256)}
+    ranges |= {"workers": (1, 64), "lookahead": (1, 1024)}  # of `prover bench` alone, as in a configuration
     for name, (least, most) in ranges.items():
-        if not least <= getattr(options, name) <= most:
+        if not least <= getattr(options, name, least) <= most:
             raise InputError("usage", f"--{name} is not from {least} to {most}", "give another number")
     return bench.Load(
         n_jobs=options.jobs,

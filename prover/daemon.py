@@ -26,6 +26,7 @@ from prover.checked_keys import CheckedKeys
 from prover.circuits import Circuits
 from prover.config import parse_listen
 from prover.connections import Connections
+from prover.crashes import CrashRecord
 from prover.errors import InputError, ProverError
 from prover.instance import Home, Instance, boot_id, exe_sha256, read_build_id, release_folder, start_ticks
 from prover.jobs import JobStore
@@ -120,7 +121,10 @@ class Daemon:
         )
         logger.info("configuration %s: %s", config.sha256, settings.effective().replace("/", ", "))
         self._budget = MemoryBudget(plan.budget_bytes, auto_budget_bytes if plan.is_auto else None)
+        self._crashes = CrashRecord(home.state)
         self._journal = Journal(home.journal)
+        if self._crashes.blamed:
+            self._journal.count_crash(self._crashes.blamed)
         stored = self._journal.jobs()
         unfinished = [job.request for job in stored if not job.state.is_final]
         self.witnesses = WitnessStore(home.witnesses, plan.witness_limit_bytes, unfinished)
@@ -157,6 +161,7 @@ class Daemon:
             self._journal,
             queue_limit=section.queue_limit,
             on_finished=lambda job: self.witnesses.let_go(job.request),
+            on_work=self._crashes.at_work,
             kept_proofs=section.keep_proofs,
             kept_s=section.keep_results_s,
         )
@@ -184,6 +189,7 @@ class Daemon:
         if self._thread.is_alive():  # it still loads a key, in native code that cannot be interrupted
             self._leave(status)
         self._journal.close()
+        self._crashes.close()
         return status
 
     def submit(self, request: JobRequest) -> JobAnswer:

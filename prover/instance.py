@@ -64,19 +64,24 @@ class Home:
         return self.root / "logs"
 
     @property
+    def state(self) -> Path:
+        """What outlives the process: journal, witnesses, what it knows of keys and of its last crash."""
+        return self.root / "state"
+
+    @property
     def witnesses(self) -> Path:
         """Witnesses that were put and not yet used."""
-        return self.root / "state" / "witnesses"
+        return self.state / "witnesses"
 
     @property
     def journal(self) -> Path:
         """Every accepted job and its proofs, until they age out."""
-        return self.root / "state" / "journal.db"
+        return self.state / "journal.db"
 
     @property
     def checked_keys(self) -> Path:
         """Digests of the keys whose points were looked at one by one."""
-        return self.root / "state" / "checked_keys"
+        return self.state / "checked_keys"
 
 
 def expanded(path: Path, what: str) -> Path:

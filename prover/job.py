@@ -8,10 +8,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from prover.errors import ProverError
 from prover.protocol import ErrorBody, JobAnswer, JobRequest, JobState, ProofRecord
 
 if TYPE_CHECKING:
-    from prover.errors import ProverError
     from prover.journal import StoredJob
 
 TRANSITIONS: dict[JobState, frozenset[JobState]] = {
@@ -39,6 +39,7 @@ class Job:
         request: What was asked.
         submitted_unix_ns: Wall clock.
         submitted_ns: Monotonic clock; of the recovery for a job of an earlier process.
+        n_crashes: How often it was at work when the daemon crashed: from one on it has the daemon for itself.
         ended: Done once nobody needs to wait any more: the job has ended, or the daemon ends before it.
     """
 
@@ -57,12 +58,20 @@ class Job:
     n_in_work: int = 0
     error: ErrorBody | None = None
     cancel_asked: bool = False
+    n_crashes: int = 0
     ended: Future[None] = field(default_factory=Future)
 
     @property
     def is_over(self) -> bool:
         """Whether further work on it would be thrown away."""
         return self.cancel_asked or self.state.is_final
+
+    @property
+    def ended_s_ago(self) -> float:
+        """Seconds since the end: the wall clock, which may be set, counts only for jobs of earlier processes."""
+        if self.finished_ns is not None:
+            return (time.monotonic_ns() - self.finished_ns) / 1e9
+        return (time.time_ns() - (self.finished_unix_ns or 0)) / 1e9
 
     def answer(self) -> JobAnswer:
         """The job as it stands; proofs only once all of them are there."""
@@ -82,6 +91,15 @@ class Job:
         )
 
 
+def crashed_body(job: Job) -> ErrorBody:
+    """Why a job is not tried again after it took the daemon down."""
+    message = (
+        f"the daemon crashed {job.n_crashes} times while it proved this job, the last time with no other job at work"
+    )
+    hint = "the trace is in the daemon's standard error; to try it again, submit it with another idempotency key"
+    return error_body(ProverError("crashed-daemon", message, hint))
+
+
 def revived(entry: StoredJob) -> Job:
     """Take up a job from the journal: as it ended, or queued with the partitions that have no proof yet."""
     job = Job(entry.id, entry.seq, entry.request, entry.submitted_unix_ns, time.monotonic_ns())
@@ -90,5 +108,5 @@ def revived(entry: StoredJob) -> Job:
         job.started_unix_ns, job.finished_unix_ns = entry.started_unix_ns, entry.finished_unix_ns
     job.proofs.update(entry.proofs)
     job.todo.extend(part for part in range(len(entry.request.witnesses)) if part not in entry.proofs)
-    job.cancel_asked = entry.cancel_asked
+    job.cancel_asked, job.n_crashes = entry.cancel_asked, entry.n_crashes
     return job

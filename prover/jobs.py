@@ -1,6 +1,7 @@
 """The jobs of a daemon: a bounded queue by priority, idempotency keys, and results that are kept for a while.
 
-Every change is in the journal before anybody hears of it; what an earlier process left unfinished runs again.
+Every change is in the journal before anybody hears of it; what an earlier process left unfinished runs again. A job
+that was at work when the daemon crashed runs with no other job beside it, so that a second crash is its own.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+from prover.crashes import CRASHES_BEFORE_FAILURE
 from prover.errors import BusyError, InputError, ProverError
-from prover.job import TRANSITIONS, Job, revived
+from prover.job import TRANSITIONS, Job, crashed_body, revived
 from prover.protocol import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from prover.journal import Journal, StoredJob
     from prover.protocol import ErrorBody, JobAnswer, JobRequest, ProofRecord
@@ -34,6 +36,7 @@ class JobStore:
         journal: Keeps them; those that it holds are taken up.
         queue_limit: Unfinished jobs that are held at most.
         on_finished: Called with each job that ends, under the lock of this store.
+        on_work: Called with the names of all jobs that have partitions at work, before one begins, under the same lock.
         kept_proofs: Proofs of finished jobs that are remembered at most (some 7 KiB each; a job without counts as one).
         kept_s: How long they are remembered at most.
     """
@@ -45,6 +48,7 @@ class JobStore:
         *,
         queue_limit: int,
         on_finished: Callable[[Job], None] = lambda _job: None,
+        on_work: Callable[[Iterable[str]], None] = lambda _ids: None,
         kept_proofs: int = 4096,
         kept_s: float = 3600,
     ) -> None:
@@ -52,11 +56,13 @@ class JobStore:
         self._journal = journal
         self._queue_limit = queue_limit
         self._on_finished = on_finished
+        self._on_work = on_work
         self._kept_proofs = kept_proofs
         self._kept_s = kept_s
         self._changed = threading.Condition()
         self._jobs: dict[str, Job] = {}  # in order of submission
         self._by_key: dict[str, Job] = {}
+        self._at_work: dict[str, Job] = {}
         self._ready: list[tuple[int, int, Job]] = []  # a heap: jobs with partitions that nobody took
         self._totals = dict.fromkeys((state for state in JobState if state.is_final), 0)
         self._closed = False
@@ -66,7 +72,7 @@ class JobStore:
         """Take up the jobs of earlier processes: results that are still kept, and what has not ended.
 
         Raises:
-            JournalError: A job that was to be cancelled cannot be.
+            JournalError: A job that has to end cannot be ended.
         """
         with self._changed:
             for entry in stored:
@@ -80,6 +86,8 @@ class JobStore:
                 self._log.event("JOB", "recovered", common, circuit=job.request.circuit, parts=parts, parts_done=done)
                 if job.cancel_asked:
                     self._end(job, JobState.CANCELLED)
+                elif job.n_crashes >= CRASHES_BEFORE_FAILURE:
+                    self._end(job, JobState.FAILED, crashed_body(job))
                 else:
                     heapq.heappush(self._ready, (-job.request.priority, job.seq, job))
             self._forget_old()
@@ -119,13 +127,17 @@ class JobStore:
     def take(self) -> tuple[Job, int] | None:
         """Wait for the next partition, of the oldest job of the highest priority; None once closed and empty.
 
+        A job that was at work in a crash waits until no other is, and none is given out beside it.
+
         Its job is marked running. Whoever takes a partition ends it with ``add_proof`` or ``drop``.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._stopped or self._front() is not None or self._closed)
+            self._changed.wait_for(lambda: self._stopped or self._may_begin() or (self._closed and not self._front()))
             job = self._front()
             if job is None or self._stopped:
                 return None
+            self._on_work({**self._at_work, job.id: job})
+            self._at_work[job.id] = job
             if job.state is JobState.QUEUED:
                 job.started_ns, job.started_unix_ns = time.monotonic_ns(), time.time_ns()
                 self._move(job, JobState.RUNNING)
@@ -237,11 +249,21 @@ class JobStore:
             heapq.heappop(self._ready)
         return self._ready[0][2] if self._ready else None
 
+    def _may_begin(self) -> bool:
+        """Whether the front job may run beside those that are at work."""
+        job = self._front()
+        others = [other for other in self._at_work.values() if other is not job]
+        return job is not None and not (others and any(one.n_crashes for one in (job, *others)))
+
     def _leave(self, job: Job) -> None:
         """A partition is no longer at work; raises before anything is counted where the end cannot be written."""
         if job.n_in_work == 1 and job.cancel_asked and not job.state.is_final:
             self._end(job, JobState.CANCELLED)
         job.n_in_work -= 1
+        if not job.n_in_work:
+            del self._at_work[job.id]
+            self._on_work(self._at_work)
+            self._changed.notify_all()
 
     def _end(
         self, job: Job, state: JobState, error: ErrorBody | None = None, last: tuple[int, ProofRecord] | None = None
@@ -296,12 +318,11 @@ class JobStore:
 
     def _forget_old(self) -> None:
         finished = [job for job in self._jobs.values() if job.state.is_final]
-        oldest_unix_ns = time.time_ns() - int(self._kept_s * 1e9)
         n_kept = 0
         old: list[Job] = []
-        for job in sorted(finished, key=lambda job: job.finished_unix_ns or 0, reverse=True):
+        for job in sorted(finished, key=lambda job: (job.finished_ns or 0, job.finished_unix_ns or 0), reverse=True):
             n_kept += max(1, len(job.proofs))
-            if n_kept > self._kept_proofs or (job.finished_unix_ns or 0) < oldest_unix_ns:
+            if n_kept > self._kept_proofs or job.ended_s_ago > self._kept_s:
                 old.append(job)
         if not old:
             return

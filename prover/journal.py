@@ -19,7 +19,7 @@ from prover.errors import CapacityError, InputError, ProverError
 from prover.protocol import ErrorBody, JobRequest, JobState, ProofRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
 SCHEMA = 1
@@ -40,6 +40,13 @@ CREATE TABLE proofs (
     part INTEGER NOT NULL,
     proof TEXT NOT NULL,
     PRIMARY KEY (job, part)
+) WITHOUT ROWID;
+"""
+# Of a later version than schema 1, and unknown to it: a daemon that does not know it goes on without it.
+_CRASHES = """
+CREATE TABLE IF NOT EXISTS crashes (
+    job TEXT NOT NULL PRIMARY KEY REFERENCES jobs(id) ON DELETE CASCADE,
+    n INTEGER NOT NULL
 ) WITHOUT ROWID;
 """
 _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE}
@@ -68,6 +75,7 @@ class StoredJob:
         finished_unix_ns: The same, or None.
         error: Why it failed.
         proofs: Partition -> its proof.
+        n_crashes: How often it was at work when the process crashed; see ``count_crash``.
     """
 
     seq: int
@@ -80,6 +88,7 @@ class StoredJob:
     finished_unix_ns: int | None
     error: ErrorBody | None
     proofs: dict[int, ProofRecord] = field(default_factory=dict)
+    n_crashes: int = 0
 
 
 class Journal:
@@ -141,6 +150,20 @@ class Journal:
         with self._change() as db:
             _insert_proof(db, job_id, part, proof)
 
+    def count_crash(self, job_ids: Sequence[str]) -> None:
+        """Count a crash of the process against the jobs that were at work.
+
+        Of several, any may have been innocent: they come to one crash at least, and are proved one at a time from then
+        on. Only one that was at work alone comes to a second one.
+
+        Raises:
+            JournalError: It could not be written.
+        """
+        more = "UPDATE SET n = n + 1" if len(job_ids) == 1 else "NOTHING"
+        sql = f"INSERT INTO crashes SELECT id, 1 FROM jobs WHERE id = ? ON CONFLICT (job) DO {more}"  # noqa: S608 - ours
+        with self._change() as db:
+            db.executemany(sql, [(job_id,) for job_id in job_ids])
+
     def finish(
         self,
         job_id: str,
@@ -185,7 +208,8 @@ class Journal:
             with self._lock:
                 rows = self._db.execute("SELECT * FROM jobs ORDER BY seq").fetchall()
                 proofs = self._db.execute("SELECT job, part, proof FROM proofs").fetchall()
-            found = {row[1]: _stored(row) for row in rows}
+                crashes = dict(self._db.execute("SELECT job, n FROM crashes").fetchall())
+            found = {row[1]: _stored(row, crashes.get(row[1], 0)) for row in rows}
             for job_id, part, text in proofs:
                 found[job_id].proofs[part] = ProofRecord.model_validate_json(text)
         except (sqlite3.Error, ValueError, KeyError) as error:
@@ -209,6 +233,7 @@ class Journal:
             self._db.execute("PRAGMA foreign_keys = ON")
             if version == 0:
                 self._db.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {SCHEMA}; COMMIT;")
+            self._db.execute(_CRASHES)
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.OperationalError):
                 raise _not_written(error) from None
@@ -233,7 +258,7 @@ def _insert_proof(db: sqlite3.Connection, job_id: str, part: int, proof: ProofRe
     db.execute("INSERT INTO proofs (job, part, proof) VALUES (?, ?, ?)", (job_id, part, proof.model_dump_json()))
 
 
-def _stored(row: tuple[int, str, str, str, int, int, int | None, int | None, str | None]) -> StoredJob:
+def _stored(row: tuple[int, str, str, str, int, int, int | None, int | None, str | None], n_crashes: int) -> StoredJob:
     seq, job_id, request, state, cancel_asked, submitted, started, finished, error = row
     return StoredJob(
         seq=seq,
@@ -245,6 +270,7 @@ def _stored(row: tuple[int, str, str, str, int, int, int | None, int | None, str
         started_unix_ns=started,
         finished_unix_ns=finished,
         error=None if error is None else ErrorBody.model_validate_json(error),
+        n_crashes=n_crashes,
     )
 
 

@@ -4,16 +4,35 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from prover.errors import InputError
+from prover.errors import InputError, ProverError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from typing import BinaryIO
+
+
+def show(text: str) -> None:
+    """Write a result to standard output, to its end.
+
+    Raises:
+        BrokenPipeError: Whoever read it has gone.
+        ProverError: It cannot be written, such as on a full disk.
+    """
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else the interpreter tries once more at exit, and complains
+        message = f"the result cannot be written to standard output: {error.strerror}"
+        raise ProverError("output", message, "free some space, or write it to another place") from None
 
 
 def check_outputs(inputs: list[Path], outputs: list[Path]) -> list[Path]:

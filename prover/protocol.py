@@ -18,6 +18,8 @@ SHA256_PATTERN = "[0-9a-f]{64}"
 
 Sha256 = Annotated[str, StringConstraints(pattern=f"^{SHA256_PATTERN}$")]
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME_PATTERN}$")]
+UnixNs = Annotated[int, Field(ge=0, lt=1 << 63)]
+DurationUs = Annotated[int, Field(lt=1 << 63)]
 LaunchId = Annotated[str, StringConstraints(pattern=f"^{LAUNCH_ID_PATTERN}$")]
 
 DEFAULT_NAME = "prover"
@@ -29,9 +31,12 @@ SOCKET_PATH_LIMIT_BYTES = 107
 
 
 class Record(BaseModel):
-    """Base of every record that crosses a process boundary: frozen, and unknown keys are refused."""
+    """Base of every record that crosses a process boundary: frozen, and unknown keys are refused.
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    So are NaN and infinities, which JSON does not have.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class StoredRecord(Record):
@@ -92,6 +97,10 @@ class WitnessRef(Record):
     def _exactly_one(self) -> WitnessRef:
         if (self.path is None) == (self.sha256 is None):
             raise ValueError("give either path or sha256")
+        try:
+            (self.path or "").encode()
+        except UnicodeEncodeError:  # it could be neither kept in the journal nor named in an answer
+            raise ValueError("the path is not UTF-8: give the file another name") from None
         return self
 
 
@@ -230,9 +239,11 @@ class BenchSample(Record):
     """One measured job that was done."""
 
     job: str
-    latency_us: int = Field(description="from just before its submission until its proofs were here, by the client")
-    queue_us: int = Field(description="from acceptance to the start, by the daemon's wall clock")
-    run_us: int = Field(description="from the start to the last verified proof, by the daemon's wall clock")
+    latency_us: DurationUs = Field(
+        description="from just before its submission until its proofs were here, by the client"
+    )
+    queue_us: DurationUs = Field(description="from acceptance to the start, by the daemon's wall clock")
+    run_us: DurationUs = Field(description="from the start to the last verified proof, by the daemon's wall clock")
 
 
 class BenchAnswer(StoredRecord):
@@ -254,15 +265,15 @@ class BenchAnswer(StoredRecord):
     n_failed: int
     n_proofs: int = Field(description="of the jobs that were done")
     n_verified: int = Field(description="proofs that the client verified anew, after the measurement; warm-up included")
-    wall_us: int
+    wall_us: DurationUs
     proofs_per_s: float = Field(description="n_proofs over the wall")
     latency: Percentiles | None = Field(description="None where no job was done; the same for the other two")
     queue: Percentiles | None
     run: Percentiles | None
     samples: list[BenchSample] = Field(description="in the order of their ends")
     errors: list[ErrorBody] = Field(description="why jobs failed, one entry a failed job")
-    started_unix_ns: int = Field(description="when the wall began; the daemon's log has the jobs between the two")
-    finished_unix_ns: int
+    started_unix_ns: UnixNs = Field(description="when the wall began; the daemon's log has the jobs between the two")
+    finished_unix_ns: UnixNs
     daemon: DaemonRecord | None = Field(description="who proved; None for `prover bench`, which has no daemon")
 
 

@@ -109,7 +109,9 @@ class WitnessStore:
             return self._folder / reference.sha256
         path = Path(reference.path or "")
         if not path.is_absolute():
-            raise InputError("witness-path", f"the witness path {str(path)!r} is not absolute", "give the whole path")
+            raise InputError(
+                "witness-path", f"the witness path {reference.path!r} is not absolute", "give the whole path"
+            )
         return path
 
     def _sweep(self) -> None:
@@ -227,7 +229,7 @@ def _check_readable(index: int, path: Path) -> None:
     except OSError as error:
         message = f"witness {index} cannot be read: {error.strerror}: {path}"
         raise InputError("witness-missing", message, hint) from None
-    except ValueError:  # a NUL, or half of a surrogate pair
+    except ValueError:  # a NUL
         raise InputError("witness-path", f"witness {index}: no file can be called {str(path)!r}", hint) from None
     if not stat.S_ISREG(mode):
         raise InputError("witness-path", f"witness {index} is not a regular file: {path}", hint)

@@ -31,6 +31,7 @@ LONG_FILES = (
     "test_deploy_sshd.py",
     "test_demo.py",
     "test_docker_build.py",
+    "test_host_loop.py",
     "test_kernels_compilers.py",
     "test_cli_deployed.py",
     "test_hosts.py",

@@ -50,6 +50,8 @@ def bench(
     from cuzkops.commands.runs import shown_text  # noqa: PLC0415 - `--help` loads no records
     from cuzkops.steps import bench as step  # noqa: PLC0415 - the same
 
+    if label and not label.isprintable():
+        raise UsageError("label", f"the label {label!r} holds more than plain text", "write it in one line")
     local = None if on_host else local_witness(witness)
     if on_host and not witness.startswith("/"):
         raise UsageError("witness", f"{witness!r} is not an absolute path on the host", "write it from / on")

@@ -9,6 +9,7 @@ import typer
 
 from cuzkops.commands.options import BaseImage, Builder, BuilderName, Timeout, with_output
 from cuzkops.errors import UsageError
+from cuzkops.paths import current_folder
 from cuzkops.project import find_project
 from cuzkops.session import Session
 from cuzkops.units import format_bytes, parse_duration_s
@@ -70,6 +71,7 @@ def build(
     folder out of the image; build.json beside it says its digest, size and revision.
     """
     if extract is not None:
+        _refuse_ours(builder, base_image)
         where = dockerfile or build_context / "Dockerfile"
         _extract(session, where, build_context, target, extract, out=out, timeout=timeout)
         return
@@ -80,6 +82,12 @@ def build(
     session.screen.result(
         {"directory": str(artifact.directory), "manifest": artifact.manifest}, artifact_text(artifact)
     )
+
+
+def _refuse_ours(builder: BuilderName | None, base_image: str | None) -> None:
+    if builder is not None or base_image is not None:
+        message = "--builder and --base-image say how our own prover is built"
+        raise UsageError("build", message, "leave them out with --extract: that Dockerfile says it itself")
 
 
 def _extract(
@@ -109,7 +117,7 @@ def build_request(builder: BuilderName | None, base_image: str | None, out: Path
     """Settle how to build: the options, else cuzkops.toml, else Docker."""
     from cuzkops.steps.build import BuildRequest  # noqa: PLC0415 - `--help` loads no builder
 
-    project = find_project(Path.cwd())
+    project = find_project(current_folder())
     chosen = builder or BuilderName(project.builder or "docker")
     return BuildRequest(
         builder=chosen.value,

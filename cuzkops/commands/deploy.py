@@ -87,6 +87,7 @@ def deploy(
             wait_timeout_s=parse_duration_s(timeout),
             thorough=thorough,
             keep=keep,
+            state=state,
         )
         if dry_run:
             place.screen.plan(step.plan(host, layout, request, load_artifact(artifact or DEFAULT_ARTIFACT)))

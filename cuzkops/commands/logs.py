@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from prover.protocol import DaemonRecord
 
 _FOLLOW_LINES_BACK = 20
+_MOST_LINES = 1 << 40  # more than any log has, and a number that every tail takes
 _MOMENT_S = 1.0
 
 
@@ -67,6 +68,7 @@ def logs(
     from cuzkops.timing.since import lines_since, parse_instant  # noqa: PLC0415 - the same
 
     _refuse_together(lines, since, follow=follow, parse=parse)
+    lines = lines if lines is None else min(lines, _MOST_LINES)
     with place.open(remember=False) as (host, layout):
         since_unix_ns = None if since is None else parse_instant(since, now_unix_ns(host))
         if follow and (daemon := writer(host, layout)):

@@ -59,6 +59,7 @@ def rollback(
             last_peak_bytes=last_peak_bytes(state, str(place.target), place.name),
             grace_s=grace_s(grace),
             wait_timeout_s=parse_duration_s(timeout),
+            state=state,
         )
         owner = this_process(state.client_id(), run.run_id, "rollback")
         request = step.RollbackRequest(release, owner, terms, thorough)

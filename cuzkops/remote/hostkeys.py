@@ -85,7 +85,13 @@ class KnownHosts:
     def __init__(self, files: list[Path], policy: Policy) -> None:
         self._files = files
         self._policy = policy
-        self._lines = [line for file in files for line in read_lines(file)]
+        self._lines: list[KeyLine] = []
+        self._unreadable: list[str] = []
+        for file in files:
+            try:
+                self._lines += read_lines(file)
+            except OSError as error:  # it matters where the key is in no other file
+                self._unreadable.append(f"{file}: {error.strerror}")
 
     def key_types(self, host: str, port: int) -> list[str]:
         """Types of the keys known for a host: these are asked for first."""
@@ -99,7 +105,8 @@ class KnownHosts:
             An empty string for a known key, else the sentence that it was stored.
 
         Raises:
-            UnreachableError: It changed, is revoked, or is unknown and the policy is strict.
+            UnreachableError: It changed, is revoked, or is unknown and the policy is strict, or unknown where a file
+                cannot be read: a key that has changed must not pass for a new one.
         """
         name = host_name(host, port)
         about = self._about(name)
@@ -126,6 +133,11 @@ class KnownHosts:
                 f"{name} is in none of {files}, and it shows {shown}",
                 f"compare the fingerprint, then accept it: {scan}",
             )
+        if self._unreadable:
+            message = f"whether the key {shown} of {name} is new cannot be known: {'; '.join(self._unreadable)}"
+            raise UnreachableError(
+                "known-hosts", message, "make the file readable, or name another in CUZKOPS_KNOWN_HOSTS"
+            )
         return self._store(name, key_type, key, shown)
 
     def _about(self, name: str) -> list[KeyLine]:
@@ -141,10 +153,14 @@ class KnownHosts:
 
 
 def read_lines(file: Path) -> Iterator[KeyLine]:
-    """Yield the usable lines; comments, garbled lines and authorities, which sign no plain keys, are passed over."""
+    """Yield the usable lines; comments, garbled lines and authorities, which sign no plain keys, are passed over.
+
+    Raises:
+        OSError: The file is there and cannot be read.
+    """
     try:
         text = file.read_bytes().decode(errors="replace")
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):  # no key was stored yet
         return
     for number, raw in enumerate(text.split("\n"), 1):
         fields = raw.split()

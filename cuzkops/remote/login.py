@@ -106,9 +106,10 @@ def configured(target: Target, connect_timeout_s: float) -> fabric.Connection:
             config=config,
             connect_timeout=max(1, round(connect_timeout_s)),
         )
-    except (OSError, ConfigParseError, ValueError, KeyError, RecursionError) as error:  # jumps may go in a circle
+    except (OSError, ConfigParseError, ValueError, KeyError, RecursionError) as error:
         files = own_file or "~/.ssh/config or /etc/ssh/ssh_config"
-        raise UsageError("ssh-config", f"{files} cannot be used for {target}: {error}") from error
+        why = "its jump hosts go in a circle" if isinstance(error, RecursionError) else error
+        raise UsageError("ssh-config", f"{files} cannot be used for {target}: {why}") from error
 
 
 def _open(hop: fabric.Connection, access: Access, on_host_key: Callable[[str], None] | None, timeout_s: float) -> None:

@@ -78,6 +78,6 @@ def _agent() -> str:
         agent = paramiko.Agent()
         keys = agent.get_keys()
         agent.close()
-    except (paramiko.SSHException, OSError):
+    except (paramiko.SSHException, OSError):  # whatever listens there is no agent
         return "dead"
     return f"{len(keys)} keys"

@@ -132,9 +132,9 @@ def put_failed(source: Path, destination: str, target: Target, n_bytes: int, std
 
 
 def get_failed(source: str, target: Target, stderr: bytes) -> OpsError:
-    """Say why a download failed."""
+    """Say why a download failed: ``tail`` says it first, and that of busybox adds that it read no file."""
     text = stderr.decode(errors="replace").strip()
-    reason = text.splitlines()[-1] if text else "the host gave no reason"
+    reason = text.splitlines()[0] if text else "the host gave no reason"
     return OpsError("download-failed", f"{source} could not be read from {target}: {reason}", details={"said": text})
 
 

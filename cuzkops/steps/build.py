@@ -20,7 +20,7 @@ from cuzkops.artifact.layers import build_id, file_sha256
 from cuzkops.errors import UsageError
 from cuzkops.records import Layer, Manifest, first_problem
 from cuzkops.steps.build_docker import docker_build, docker_client
-from cuzkops.steps.workspace import turn, workspace
+from cuzkops.steps.workspace import turn, workspace, writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -96,10 +96,11 @@ def built(request: BuildRequest, progress: Callable[[str], None]) -> Iterator[Ar
     deadline = time.monotonic() + request.timeout_s
     out = request.out.absolute()
     project = (request.project or Path(__file__).parents[2]).resolve()
-    _check_replaceable(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
+    with writing(out):
+        _check_replaceable(out)
+        out.parent.mkdir(parents=True, exist_ok=True)
     with workspace(out) as temporary:
-        with turn(out, progress, deadline):
+        with writing(out), turn(out, progress, deadline):
             made, kept = temporary / "artifact", temporary / "kept"
             made.mkdir()
             if request.builder == "docker":
@@ -121,7 +122,7 @@ def _keep(made: Path, kept: Path) -> None:
     for path in made.iterdir():
         try:
             (kept / path.name).hardlink_to(path)
-        except OSError:
+        except OSError:  # no links there: a copy does as well
             shutil.copy(path, kept)
 
 

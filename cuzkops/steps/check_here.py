@@ -76,7 +76,7 @@ def _provers(artifact: Artifact) -> list[tuple[str, list[str]]]:
     """Who can be asked, the artifact itself first."""
     found = []
     if why_not_here(artifact) == "":
-        with contextlib.suppress(OSError, OpsError):
+        with contextlib.suppress(OSError, OpsError):  # no room here for a release: the host is asked instead
             found.append(("the artifact", [str(_release(artifact) / "prover")]))
     if importlib.util.find_spec("prover.cli") is not None:
         found.append(("the prover beside this tool", [sys.executable, "-m", "prover"]))
@@ -122,7 +122,7 @@ def _ask(argv: list[str], folder: Path) -> CheckAnswer | None:
         done = subprocess.run(
             [*argv, *words], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_TIMEOUT_S
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, subprocess.TimeoutExpired):  # it does not run here: what it would say, it says on the host
         return None
     answer = parse_answer(done.stdout, CheckAnswer)
     return answer if isinstance(answer, CheckAnswer) else None

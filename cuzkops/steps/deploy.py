@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from cuzkops.remote.host import Host, Script
     from cuzkops.remote.layout import Layout
     from cuzkops.remote.probes import HostFacts
+    from cuzkops.state import State
     from cuzkops.steps.build import Artifact, BuildRequest
     from cuzkops.steps.findings import Finding
     from cuzkops.steps.kill import KillResult
@@ -56,6 +57,7 @@ class DeployRequest:
         launch_deadline_s: It must be ready this long after its start.
         thorough: Hash every key on the host, also one that was hashed before and has not changed since.
         keep: How many releases of this daemon stay, besides those in use; None: all of them.
+        state: Where the samples of a kill are kept; a deploy that is run again goes on with them.
     """
 
     source: BuildRequest | Path
@@ -69,6 +71,7 @@ class DeployRequest:
     launch_deadline_s: float = DEADLINE_S
     thorough: bool = False
     keep: int | None = None
+    state: State | None = None
 
     @property
     def declared_need_bytes(self) -> int | None:
@@ -87,6 +90,7 @@ class DeployRequest:
             wait_timeout_s=self.wait_timeout_s,
             readiness_s=self.readiness_s,
             launch_deadline_s=self.launch_deadline_s,
+            state=self.state,
         )
 
     def shipping(self, artifact: Artifact) -> ShipRequest:

@@ -17,7 +17,7 @@ from cuzkops.artifact.source import git
 from cuzkops.errors import OpsError, UsageError
 from cuzkops.records import ExtractRecord
 from cuzkops.steps.build_docker import docker_client, explain, need_client, secrets
-from cuzkops.steps.workspace import turn, workspace
+from cuzkops.steps.workspace import turn, workspace, writing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,13 +78,14 @@ def extract(request: ExtractRequest, progress: Callable[[str], None]) -> Extract
         OpsError: The build failed; ``details["last_lines"]`` holds the end of its output.
     """
     deadline = time.monotonic() + request.timeout_s
-    _check(request)
-    out = request.out.absolute()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with workspace(out) as temporary, turn(out, progress, deadline):
+    with writing(request.out):
+        _check(request)
+        out = request.out.absolute()
+        out.parent.mkdir(parents=True, exist_ok=True)
+    with workspace(out) as temporary, writing(out), turn(out, progress, deadline):
         made, definition = temporary / "made", temporary / "Dockerfile"
         made.mkdir()
-        definition.write_text(with_stage(request.dockerfile.read_text(), request.target, request.extract))
+        definition.write_text(with_stage(_dockerfile_text(request.dockerfile), request.target, request.extract))
         ignored = request.dockerfile.with_name(f"{request.dockerfile.name}.dockerignore")
         if ignored.is_file():
             shutil.copy(ignored, temporary / "Dockerfile.dockerignore")
@@ -97,6 +98,14 @@ def extract(request: ExtractRequest, progress: Callable[[str], None]) -> Extract
             out.rename(temporary / "replaced")
         made.rename(out)
     return Extracted(out / path.name, record)
+
+
+def _dockerfile_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"the Dockerfile {path} cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise UsageError("dockerfile", message, "name another with --dockerfile") from error
 
 
 def with_stage(dockerfile: str, target: str | None, path: str) -> str:
@@ -180,7 +189,8 @@ def _build(
 
 def _describe(request: ExtractRequest, path: Path) -> ExtractRecord:
     if path.is_symlink() or not (path.is_file() or path.is_dir()):
-        raise OpsError("extract-kind", f"{request.extract} in the image is neither a file nor a folder: it is a link")
+        what = "a link" if path.is_symlink() else "a device, a pipe or a socket"
+        raise OpsError("extract-kind", f"{request.extract} in the image is neither a file nor a folder: it is {what}")
     sha256, n_bytes = tree_sha256(path)
     folder = request.context.resolve()
     commit = git(folder, "rev-parse", "HEAD")

@@ -119,7 +119,7 @@ def naming_the_witness(witness: Path | None) -> Iterator[None]:
     except OpsError as error:
         here = str(witness) if witness else ""
         message = re.sub(_KEPT_WITNESS, lambda _: here, error.message) if here else error.message
-        kind = UsageError if error.code == "no-such-circuit" else OpsError
+        kind = UsageError if error.code in ("no-such-circuit", "request") else OpsError
         if kind is OpsError and message == error.message:
             raise
         raise kind(error.code, message, error.hint, error.details) from error

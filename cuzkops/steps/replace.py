@@ -21,9 +21,11 @@ from cuzkops.units import format_bytes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from cuzkops.memory_verdict import MemoryVerdict
+    from cuzkops.memory_series import Series
+    from cuzkops.memory_verdict import Judge, MemoryVerdict
     from cuzkops.remote.host import Host, Script
     from cuzkops.remote.layout import Layout
+    from cuzkops.state import State
     from cuzkops.steps.kill import KillResult
     from cuzkops.steps.launch import LaunchResult
     from cuzkops.steps.observer import Observer
@@ -44,6 +46,7 @@ class Terms:
         wait_timeout_s: Longest wait for the memory.
         readiness_s: The new daemon must still live this long after its start.
         launch_deadline_s: It must be ready this long after its start.
+        state: Where the samples of a kill are kept, so that a wait that is run again goes on with them.
     """
 
     run_id: str
@@ -54,6 +57,7 @@ class Terms:
     wait_timeout_s: float = 1800
     readiness_s: float = READINESS_S
     launch_deadline_s: float = DEADLINE_S
+    state: State | None = None
 
 
 @dataclass(frozen=True)
@@ -141,9 +145,20 @@ class Replacement:
     def _wait(self, need_bytes: int | None) -> MemoryVerdict:
         with self._step("wait-memory") as done:
             request = WaitRequest(need_bytes, self._terms.wait_timeout_s)
-            verdict = wait_memory(self._host, self._layout, request, self._observer.sampled)
+            verdict = wait_memory(
+                self._host,
+                self._layout,
+                request,
+                self._observer.sampled,
+                state=self._terms.state,
+                on_series=self._goes_on,
+            )
             done(verdict.sentence)
         return verdict
+
+    def _goes_on(self, series: Series, _judge: Judge) -> None:
+        if series.points:
+            self._observer.says(f"going on with {len(series.points)} samples of the same kill")
 
     def _launch(self, previous: str | None) -> LaunchResult:
         try:

@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -16,13 +17,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuzkops.artifact.runtime import cache_folder
-from cuzkops.errors import TimeoutExpired
+from cuzkops.errors import OpsError, TimeoutExpired
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _POLL_S = 0.2
 _SAY_EVERY_S = 5.0
+
+
+@contextlib.contextmanager
+def writing(out: Path) -> Iterator[None]:
+    """Say of a block that builds into a folder why it cannot write, such as a full disk.
+
+    Raises:
+        OpsError: A file cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        message = f"{error.filename or out} cannot be written: {error.strerror or error}"
+        raise OpsError("build-folder", message, "free some space, or name another folder with --out") from error
 
 
 @contextlib.contextmanager
@@ -61,23 +76,29 @@ def turn(out: Path, progress: Callable[[str], None], deadline: float) -> Iterato
 
 @contextlib.contextmanager
 def workspace(out: Path) -> Iterator[Path]:
-    """Make a folder of this process beside ``out`` for a block, and remove those that killed processes left."""
-    prefix = f".{out.name}-"
-    for left in out.parent.glob(f"{prefix}*"):
-        _remove_if_dead(left)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=prefix) as raw:
-        handle = os.open(raw, os.O_RDONLY | os.O_CLOEXEC)
-        try:
+    """Make a folder of this process beside ``out`` for a block, and remove those that killed processes left.
+
+    Raises:
+        OpsError: It cannot be made.
+    """
+    prefix = f".{out.name}-cuzkops-"
+    ours = re.compile(re.escape(prefix) + "[a-z0-9_]{8}")  # a folder of somebody else's must never be removed
+    with contextlib.ExitStack() as kept:
+        with writing(out):
+            for left in out.parent.iterdir():
+                if ours.fullmatch(left.name):
+                    _remove_if_dead(left)
+            raw = kept.enter_context(tempfile.TemporaryDirectory(dir=out.parent, prefix=prefix))
+            handle = os.open(raw, os.O_RDONLY | os.O_CLOEXEC)
+            kept.callback(os.close, handle)
             fcntl.flock(handle, fcntl.LOCK_EX)
-            yield Path(raw)
-        finally:
-            os.close(handle)
+        yield Path(raw)
 
 
 def _remove_if_dead(folder: Path) -> None:
     try:
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
+    except OSError:  # its process removed it just now, or it is another user's
         return
     try:
         # A folder that was made just now may not be locked yet.

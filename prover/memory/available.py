@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,7 +63,8 @@ def _kib_field(path: Path, name: str) -> int:
 def _per_cpu_free_bytes(zoneinfo: Path) -> int:
     try:
         lines = zoneinfo.read_text(encoding="ascii", errors="replace").splitlines()
-    except OSError:
+    except OSError as error:
+        _raise_if_busy(error)
         return 0
     pages = sum(int(line.split()[1]) for line in lines if line.lstrip().startswith("count: "))
     return pages * os.sysconf("SC_PAGE_SIZE")
@@ -72,7 +74,8 @@ def _groups(listing: Path, root: Path) -> list[tuple[Path, _Controller]]:
     """Every folder from our own group up to the mount: a limit anywhere above binds too."""
     try:
         lines = listing.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
+    except OSError as error:
+        _raise_if_busy(error)
         return []
     groups: list[tuple[Path, _Controller]] = []
     for line in lines:
@@ -97,7 +100,16 @@ def _left_in(folder: Path, controller: _Controller) -> int | None:
             return None
         usage = int((folder / controller.usage).read_text(encoding="ascii"))
         stat = (folder / "memory.stat").read_text(encoding="ascii").splitlines()
-    except (OSError, ValueError):
+    except OSError as error:  # the root group has no such files, and a container may not show those above its own
+        _raise_if_busy(error)
+        return None
+    except ValueError:  # no number: no limit that could be obeyed
         return None
     reclaimable = next((int(line.split()[1]) for line in stat if line.split()[0] == controller.inactive_file), 0)
     return int(limit) - usage + reclaimable
+
+
+def _raise_if_busy(error: OSError) -> None:
+    """A file that is not there limits nothing; that none can be opened just now must not look like that."""
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        raise error

@@ -188,3 +188,9 @@ def test_the_machine_is_read_without_anything_that_may_be_missing(host: LocalHos
     assert (machine.memory_bytes, machine.thp) == (16000000 * 1024, "never")
     empty = parse_machine("")
     assert (empty.hostname, empty.n_cpus, empty.gpus, empty.driver) == ("", 0, [], "")
+
+
+def test_a_label_of_several_lines_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["mul60", str(WITNESS), "local", "--remote-dir", str(tmp_path), "--label", "a\nb"]
+    assert cli.run(["bench", *words]) == 2
+    assert "error: the label 'a\\nb' holds more than plain text" in capsys.readouterr().err

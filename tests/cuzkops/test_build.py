@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
+from cuzkops import cli
 from cuzkops.artifact.source import build_native
 from cuzkops.errors import OpsError, TimeoutExpired, UsageError
 from cuzkops.steps import build as step
@@ -322,3 +323,17 @@ def test_client_of_the_environment_is_the_default(monkeypatch: pytest.MonkeyPatc
     assert BuildRequest("docker", tmp_path).docker == "/opt/docker"
     monkeypatch.delenv("CUZKOPS_DOCKER")
     assert BuildRequest("docker", tmp_path).docker == step.docker_client() == "docker"
+
+
+def test_an_artifact_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OpsError, match=r"cannot be written: (Not a directory|File exists)"):
+        build(request(tmp_path, "exit 1", out=tmp_path / "file" / "out"), lambda _: None)
+    with pytest.raises(OpsError, match="cannot be written: File name too long"):
+        build(request(tmp_path, "exit 1", out=tmp_path / ("a" * 300)), lambda _: None)
+
+
+@pytest.mark.parametrize("words", [["--builder", "local"], ["--base-image", "x"]])
+def test_options_that_extract_does_not_heed_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["build", "--extract", "/x", *words]) == 2
+    assert "--builder and --base-image say how our own prover is built" in capsys.readouterr().err

@@ -350,3 +350,27 @@ def test_no_home_folder_is_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setattr(Path, "expanduser", lambda _: (_ for _ in ()).throw(RuntimeError))
     assert cli.run(["where"]) == 2
     assert capsys.readouterr().err.startswith("error: the state folder is ~/.local/state, and no home folder is known")
+
+
+@pytest.mark.usefixtures("probe")
+@pytest.mark.parametrize("option", ["--name", "--remote-dir"])
+def test_an_empty_option_is_not_the_default_daemon(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["where", "local", option, ""]) == 2
+    assert f"error: {option} is empty" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("probe")
+def test_a_current_folder_that_was_removed_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert cli.run(["where", "local"]) == 2
+    assert "the current folder cannot be used: No such file or directory; was it removed?" in capsys.readouterr().err
+
+
+def test_what_is_not_utf8_is_refused_once_for_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["prove", "a\udcff", "w", "local", "--json"]) == 2
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["message"] == r"the argument 'a\udcff' is not UTF-8"

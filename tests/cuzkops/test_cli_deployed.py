@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuzkops import cli
-from cuzkops.state import open_state
+from cuzkops.state import RunFolder, open_state
 from cuzkops.steps import load
 
 if TYPE_CHECKING:
@@ -96,7 +96,9 @@ def test_a_deploy_runs_what_was_shipped_and_is_recorded(
 def test_samples_that_cannot_be_kept_are_said_once_and_the_deploy_goes_on(
     deploy: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cuzkops.state.RunFolder.memory", Path("/dev/full"))
+    kept = RunFolder.memory.fget
+    full = property(lambda run: kept(run) if run.path.name.startswith("kill-") else Path("/dev/full"))
+    monkeypatch.setattr(RunFolder, "memory", full)
     status, document, err = deploy()
     assert (status, document["launched"]["daemon"]["state"]) == (0, "ready")
     assert err.count("/dev/full cannot be written: No space left on device") == 1

@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from stand_ins import Recorder
 
 from cuzkops.errors import LockedError, OpsError, TimeoutExpired, UsageError
 from cuzkops.records import RunRecord
 from cuzkops.remote import lock
+from cuzkops.state import open_state
 from cuzkops.steps import deploy as deploy_step
 from cuzkops.steps import replace as replace_step
 from cuzkops.steps.build import load_artifact
@@ -26,9 +28,8 @@ from cuzkops.steps.status import status
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stand_ins import Recorder
-
     from cuzkops.configuration import DeployConfig
+    from cuzkops.memory_verdict import Reason, Sample
     from cuzkops.remote.host import Completed, Host, Script
     from cuzkops.remote.layout import Layout
     from cuzkops.steps.build import Artifact
@@ -118,6 +119,33 @@ def test_memory_that_cannot_be_had_is_refused_before_anything_is_stopped(
     assert recorder.steps[-1] == "check"
     assert json.loads(Path(layout.daemon_json).read_text())["pid"] == running.daemon.pid
     assert recorder.interrupted == "the running daemon was not touched; what arrived is not sent again"
+
+
+class InterruptsTheWait(Recorder):
+    """Ctrl-C at the second look at the memory."""
+
+    def sampled(self, sample: Sample, reason: Reason) -> None:
+        super().sampled(sample, reason)
+        if self.n_samples == 2:
+            raise KeyboardInterrupt
+
+
+def test_a_deploy_that_was_interrupted_in_its_wait_goes_on_with_the_same_series(
+    host: Host,
+    layout: Layout,
+    running: LaunchResult,
+    make_request: Callable[..., DeployRequest],
+    recorder: Recorder,
+) -> None:
+    request = replace(make_request(app="two"), state=open_state())
+    with pytest.raises(KeyboardInterrupt):
+        deploy(host, layout, request, InterruptsTheWait())
+    [series] = (open_state().root / "runs").glob("kill-*/memory.jsonl")
+    assert len(series.read_text().splitlines()) == 2
+    result = deploy(host, layout, request, recorder)
+    assert "going on with 2 samples of the same kill" in recorder.sentences
+    assert result.memory.n_samples == len(series.read_text().splitlines()) > 2
+    assert result.launched.daemon.pid != running.daemon.pid
 
 
 def test_memory_that_does_not_come_back_launches_nothing(

@@ -152,3 +152,28 @@ def test_the_command_says_what_it_made(
     assert document["build"]["bytes"] == 6
     assert cli.run(["build", "--target", "x", "--json"]) == 2
     assert "--extract" in json.loads(capsys.readouterr().out)["error"]["hint"]
+
+
+def test_a_dockerfile_that_is_no_text_is_refused(project: Path) -> None:
+    (project / "Dockerfile").write_bytes(b"FROM \xff")
+    with pytest.raises(UsageError, match=r"the Dockerfile .* cannot be read: .*invalid start byte"):
+        extract(request(project, "exit 1"), lambda _: None)
+
+
+def test_a_folder_that_cannot_be_written_is_said(project: Path) -> None:
+    (project.parent / "file").touch()
+    with pytest.raises(OpsError, match=r"file cannot be written: (Not a directory|File exists)"):
+        extract(request(project, "exit 1", out=project.parent / "file" / "out"), lambda _: None)
+
+
+def test_a_folder_with_a_name_like_ours_is_not_removed(project: Path) -> None:
+    out = project.parent / "out"
+    theirs = [project.parent / name for name in (".out-backup", ".out-cuzkops-notes", ".out-abcdefgh")]
+    left = project.parent / ".out-cuzkops-abcdefgh"
+    for folder in (*theirs, left):
+        folder.mkdir()
+        os.utime(folder, (0, 0))
+    with pytest.raises(OpsError, match="ended with status 1"):
+        extract(request(project, "exit 1", out=out), lambda _: None)
+    assert all(folder.is_dir() for folder in theirs)
+    assert not left.exists(), "what a killed process left is removed"

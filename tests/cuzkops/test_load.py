@@ -112,10 +112,11 @@ def test_errors_name_the_witness_as_the_user_does(
 
 
 @pytest.mark.usefixtures("daemon")
+@pytest.mark.parametrize("code", ["no-such-circuit", "request"])
 def test_a_circuit_that_is_not_served_is_a_usage_error(
-    host: Host, layout: Layout, witness: Path, monkeypatch: pytest.MonkeyPatch
+    host: Host, layout: Layout, witness: Path, monkeypatch: pytest.MonkeyPatch, code: str
 ) -> None:
-    answering(monkeypatch, "submit", "no-such-circuit", "there is no circuit 'mull'")
+    answering(monkeypatch, "submit", code, "there is no circuit 'mull'")
     with pytest.raises(UsageError, match="there is no circuit 'mull'") as caught:
         prove(host, layout, ProveRequest("mul", host_witness=str(witness)))
     assert caught.value.hint == "the daemon's own hint"

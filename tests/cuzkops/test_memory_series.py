@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -59,6 +60,17 @@ def test_a_series_that_cannot_be_kept_does_not_end_the_wait(tmp_path: Path) -> N
     series.add(Sample(BOOT, memory(2.25, GIB)), NO_REASON)
     assert "cannot be written" in series.problem
     assert len(series.points) == 2
+
+
+def test_a_pipe_in_the_place_of_a_series_is_not_waited_for(tmp_path: Path) -> None:
+    state, record = State(tmp_path), kill_record(GIB, GIB, uptime_s=1.0)
+    open_series(state, record).add(Sample(BOOT, memory(2.0, GIB)), NO_REASON)
+    [file] = tmp_path.rglob("memory.jsonl")
+    file.unlink()
+    os.mkfifo(file)
+    series = open_series(state, record)
+    series.add(Sample(BOOT, memory(2.25, GIB)), NO_REASON)
+    assert series.problem == f"{file} is not a file"
 
 
 def test_the_judge_goes_on_with_the_clock_of_the_series_and_a_deadline_of_its_own() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from cuzkops.errors import UsageError
 from cuzkops.project import Project, find_project
+from cuzkops.toml import read_toml
 
 
 def test_the_nearest_file_is_read_and_its_paths_are_relative_to_it(tmp_path: Path) -> None:
@@ -52,3 +53,14 @@ def test_a_home_of_nobody_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cuzkops.toml").write_text('identity = "~nobody-here/key"\n')
     with pytest.raises(UsageError, match=r"identity in .*cuzkops\.toml is ~nobody-here/key, and no home folder"):
         find_project(tmp_path)
+
+
+def test_a_path_with_a_nul_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "cuzkops.toml").write_text('identity = "a\\u0000b"\n')
+    with pytest.raises(UsageError, match=r"identity in .*cuzkops\.toml is 'a\\x00b': no file can be called so"):
+        find_project(tmp_path)
+
+
+def test_a_file_without_end_is_refused() -> None:
+    with pytest.raises(UsageError, match="/dev/zero has more than 1048576 bytes"):
+        read_toml(Path("/dev/zero"), "config")

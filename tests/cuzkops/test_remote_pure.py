@@ -116,6 +116,15 @@ def test_one_of_several_keys_is_enough(file: Path) -> None:
     assert hosts.key_types("gpu1", 22) == [ED, ED]
 
 
+def test_a_key_is_not_new_where_a_file_cannot_be_read(file: Path, tmp_path: Path) -> None:
+    known(file, line("gpu1"))
+    hosts = KnownHosts([file, tmp_path], Policy.ACCEPT_NEW)
+    assert hosts.check("gpu1", 22, ED, ONE) == "", "it is known by the other file"
+    with pytest.raises(UnreachableError, match=r"of gpu2 is new cannot be known: .*: Is a directory"):
+        hosts.check("gpu2", 22, ED, TWO)
+    assert "gpu2" not in file.read_text()
+
+
 def test_a_revoked_key_is_refused_even_where_it_is_known(file: Path) -> None:
     with pytest.raises(UnreachableError) as caught:
         known(file, line("gpu1"), line("@revoked *")).check("gpu1", 22, ED, ONE)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 
 from cuzkops import rendering
+from cuzkops.errors import OpsError
 from cuzkops.rendering import Meter, Screen
 
 
@@ -64,3 +66,37 @@ def test_a_meter_says_rate_and_time_left_of_what_moves(monkeypatch: pytest.Monke
     assert "/s" not in meter.text("circuit mul", 0, 8 * mib), "it stands still"
     assert "/s" not in meter.text("circuit mul", 4 * mib, 8 * mib), "an earlier run may have sent all of this"
     assert meter.text("circuit mul", 6 * mib, 8 * mib).endswith(", 1.00 MiB/s, about 2 s left")
+
+
+def test_a_result_that_cannot_be_written_is_one_sentence() -> None:
+    err = io.StringIO()
+    with Path("/dev/full").open("w") as full:
+        screen = Screen(json_mode=True, out=full, err=err)
+        with pytest.raises(OpsError, match="the result cannot be written to standard output: No space left") as caught:
+            screen.result({"a": 1}, "")
+        screen.error(caught.value)
+        assert err.getvalue().startswith("error: the result cannot be written")
+
+
+def test_a_standard_error_that_cannot_be_written_stops_nothing() -> None:
+    out = io.StringIO()
+    with Path("/dev/full").open("w") as full:
+        screen = Screen(out=out, err=full)
+        screen.say("lost")
+        screen.progress("lost too")
+        screen.result({}, "the result")
+    assert out.getvalue() == "the result\n"
+
+
+def test_what_others_name_does_not_steer_the_terminal() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    screen = Screen(out=out, err=err)
+    name = "a\x1b]0;b\x07\r\x9bé\tc"
+    screen.say(name)
+    screen.progress(name)
+    screen.result({}, f"{name}\n{name}")
+    screen.item({}, name)
+    screen.failure("code", name, name, {"last_lines": [name]})
+    spelled = r"a\x1b]0;b\x07\x0d\x9bé" + "\tc"
+    assert out.getvalue() == f"{spelled}\n" * 3
+    assert err.getvalue() == f"{spelled}\n{spelled}\nerror: {spelled}\n  | {spelled}\nhint: {spelled}\n"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuzkops.errors import OpsError, UnreadableError
-from cuzkops.records import RunRecord
+from cuzkops.records import Machine, RunRecord
 from cuzkops.state import State, new_run_id, open_state, write_atomically
 
 if TYPE_CHECKING:
@@ -123,3 +123,36 @@ def test_a_state_folder_that_cannot_be_made_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OpsError, match="cannot be written: Not a directory"):
         State(tmp_path / "file" / "state").new_run()
+
+
+def test_a_folder_of_runs_that_cannot_be_read_is_said(state: State) -> None:
+    state.root.mkdir(parents=True)
+    (state.root / "runs").touch()
+    with pytest.raises(UnreadableError, match="runs cannot be read: Not a directory"):
+        list(state.runs())
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [('"started_unix_ns": 1', f'"started_unix_ns": {10**30}'), ('"load_1min": 0.5', '"load_1min": NaN')],
+)
+def test_a_run_with_numbers_that_cannot_be_is_refused(state: State, before: str, after: str) -> None:
+    run = state.new_run()
+    machine = Machine(
+        hostname="h",
+        kernel="k",
+        architecture="x86_64",
+        cpu="c",
+        n_cpus=1,
+        memory_bytes=1,
+        thp="never",
+        load_1min=0.5,
+        gpus=[],
+        driver="",
+    )
+    run.write(record(run.run_id).model_copy(update={"machine": machine}))
+    file = run.path / "run.json"
+    assert before in file.read_text()
+    file.write_text(file.read_text().replace(before, after))
+    with pytest.raises(UnreadableError, match=r"run\.json is not a run of this version: .*(less than|finite)"):
+        run.read()

@@ -56,6 +56,7 @@ def test_only_the_bare_word_is_this_machine() -> None:
         ("gpu1:abc", "'abc' is not a port"),
         ("gpu1:0", "'0' is not a port"),
         ("gpu1:99999", "'99999' is not a port"),
+        ("gpu1:" + "9" * 5000, "9' is not a port"),
         ("gpu1:-1", "'-1' is not a port"),
         ("gpu1:٣", "is not a port"),
         ("ssh://gpu1:22/path", "'22/path' is not a port"),

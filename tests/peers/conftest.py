@@ -1,24 +1,24 @@
-"""Real peers: an OpenSSH server of this user on loopback, the embedded demo host, and a Docker engine.
+"""Real peers: OpenSSH servers on loopback, the embedded demo host, containers, and a Docker engine.
 
 A missing peer is a skip with its reason.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
-import subprocess
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from peer_sshd import SSHD, Sshd
+from host_kinds import ALWAYS, HostPeer, SmallDisk, host_peer, kinds, need_base_image, need_sshd, working_docker
+from peer_sshd import Sshd
 
 from cuzkops.demohost import DemoHost
-from cuzkops.remote.local import LocalHost
 from cuzkops.remote.opening import open_host
 from cuzkops.steps.build import Artifact, BuildRequest, build
-from cuzkops.steps.build_docker import docker_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,14 +35,9 @@ def _no_ssh_settings_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.setenv("HOME", str(home))
 
 
-def _need_sshd() -> None:
-    if not Path(SSHD).exists():
-        pytest.skip("no OpenSSH server here (on Debian: apt install openssh-server)")
-
-
 @pytest.fixture(scope="session")
 def shared_sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    _need_sshd()
+    need_sshd()
     server = Sshd(tmp_path_factory.mktemp("sshd")).start()
     yield server
     server.stop()
@@ -59,7 +54,7 @@ def sshd(shared_sshd: Sshd, monkeypatch: pytest.MonkeyPatch) -> Sshd:
 @pytest.fixture
 def start_sshd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Sshd]]:
     """Start an OpenSSH server for one test, with more lines of sshd_config."""
-    _need_sshd()
+    need_sshd()
     servers: list[Sshd] = []
 
     def start(*lines: str, address: str = "127.0.0.1") -> Sshd:
@@ -99,14 +94,54 @@ def asyncssh_host(demo_host: DemoHost) -> Iterator[Host]:
         yield host
 
 
-@pytest.fixture(params=["local", "demo", "openssh"])
-def any_host(request: pytest.FixtureRequest) -> Iterator[Host]:
-    """Each kind of host in turn: this machine, the embedded server, OpenSSH."""
-    if request.param == "local":
-        with LocalHost() as host:
-            yield host
-    else:
-        yield request.getfixturevalue("asyncssh_host" if request.param == "demo" else "ssh_host")
+@pytest.fixture(scope="session")
+def running_hosts() -> Iterator[Callable[[str], HostPeer]]:
+    """Gives the host of a kind, started when it is first asked for."""
+    running: dict[str, HostPeer] = {}
+    with contextlib.ExitStack() as stack:
+
+        def running_host(kind: str) -> HostPeer:
+            if kind not in running:
+                running[kind] = stack.enter_context(host_peer(kind))
+            return running[kind]
+
+        yield running_host
+
+
+@pytest.fixture(params=kinds(ALWAYS))
+def peer(
+    request: pytest.FixtureRequest,
+    running_hosts: Callable[[str], HostPeer],
+    monkeypatch: pytest.MonkeyPatch,
+) -> HostPeer:
+    """A host of each kind in turn; the environment names its key and its known_hosts."""
+    running = running_hosts(request.param)
+    for name, value in running.env.items():
+        monkeypatch.setenv(name, value)
+    return running
+
+
+@pytest.fixture
+def any_host(peer: HostPeer) -> Iterator[Host]:
+    """A connection to a host of each kind in turn."""
+    with open_host(peer.target) as host:
+        yield host
+
+
+@pytest.fixture
+def folder(peer: HostPeer) -> Iterator[Path]:
+    """A folder on that host that the login and the tests see under one path, and that both may write."""
+    with tempfile.TemporaryDirectory(prefix="a folder with 'quotes' ", dir=peer.folder) as name:
+        os.chown(name, peer.login_uid, -1)
+        yield Path(name)
+
+
+@pytest.fixture
+def small_disk(peer: HostPeer, folder: Path) -> Iterator[SmallDisk]:
+    """A disk of 2 MiB on that host."""
+    (folder / "small disk").mkdir()
+    with contextlib.ExitStack() as undo:
+        yield SmallDisk(folder / "small disk", peer.mount_tmpfs(folder / "small disk", "size=2m,mode=0777", undo))
 
 
 @pytest.fixture(scope="session")
@@ -135,30 +170,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def docker() -> str:
     """The client of a Docker engine that can build with BuildKit."""
-    client = docker_client()
-    if shutil.which(client) is None:
-        pytest.skip(f"no Docker client {client!r} here")
-    environment = os.environ | {"DOCKER_BUILDKIT": "1"}
-    tried = subprocess.run(
-        [client, "build", "-q", "-"],
-        input="FROM scratch\nLABEL probe=cuzkops\n",
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-    )
-    if tried.returncode != 0:
-        pytest.skip(f"{client} cannot build: {tried.stderr.strip().splitlines()[0]}")
-    return client
+    return working_docker()
 
 
 @pytest.fixture(scope="session")
 def base_image(docker: str) -> str:
     """A bare Debian bullseye: glibc 2.31, no Python, no compiler."""
-    name = "cuzkops-base:bullseye"
-    if subprocess.run([docker, "image", "inspect", name], capture_output=True, check=False).returncode != 0:
-        pytest.skip(f"no image {name}: .ci/base-image bullseye makes it")
-    return name
+    return need_base_image(docker)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""An OpenSSH server of this user on loopback, and looking at processes from the outside."""
+"""An OpenSSH server on loopback, of this user or of one that only it knows, and looking at processes from outside."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -23,13 +24,57 @@ from cuzkops.target import Target
 SSHD = "/usr/sbin/sshd"
 
 
-class Sshd:
-    """An OpenSSH server of this user with its own keys; nobody else gets in."""
+@dataclass(frozen=True)
+class Account:
+    """An ordinary user whom this machine does not know: only one server, and what runs below it, sees it in /etc.
 
-    def __init__(self, folder: Path, *lines: str, address: str = "127.0.0.1") -> None:
+    Args:
+        name: Login name.
+        uid: User and group.
+        home: Its home, made here.
+    """
+
+    name: str
+    uid: int
+    home: Path
+
+    def prepare(self, folder: Path, public_key: Path) -> list[str]:
+        """Make its home and let the key in; returns the words before the command that shall see the account.
+
+        A mount namespace of its own gives it other files in /etc, and leaves nothing behind when it ends.
+        """
+        if not shutil.which("unshare"):
+            pytest.skip("no unshare here (on Debian: apt install util-linux)")
+        entries = {
+            "passwd": f"{self.name}:x:{self.uid}:{self.uid}::{self.home}:/bin/bash",
+            "group": f"{self.name}:x:{self.uid}:",
+            "shadow": f"{self.name}:*:19000:0:99999:7:::",
+        }
+        for name, entry in entries.items():
+            (folder / name).write_text(f"{Path('/etc', name).read_text().rstrip()}\n{entry}\n")
+        self.home.mkdir(exist_ok=True)
+        (self.home / ".ssh").mkdir(exist_ok=True)
+        shutil.copy(public_key, self.home / ".ssh" / "authorized_keys")
+        for path in (self.home, self.home / ".ssh", self.home / ".ssh" / "authorized_keys"):
+            os.chown(path, self.uid, self.uid)
+        bind = 'for name in passwd group shadow; do mount --bind "$0/$name" "/etc/$name"; done; exec "$@"'
+        words = ["unshare", "--mount", "sh", "-euc", bind, str(folder)]
+        tried = subprocess.run([*words, "true"], capture_output=True, text=True, check=False)
+        if tried.returncode:
+            pytest.skip(f"no mount namespace of our own here: {tried.stderr.strip()}")
+        return words
+
+
+class Sshd:
+    """An OpenSSH server with its own keys, and one user: who runs it, or the account; nobody else gets in."""
+
+    def __init__(self, folder: Path, *lines: str, address: str = "127.0.0.1", account: Account | None = None) -> None:
         self.folder = folder
         self.address = address
         self.port = 0
+        self.user = account.name if account else getpass.getuser()
+        self._account = account
+        self._before: list[str] = []
         self._lines = lines
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -40,6 +85,8 @@ class Sshd:
             if not (self.folder / name).exists():
                 make_key(self.folder / name)
         shutil.copy(self.folder / "id.pub", self.folder / "authorized_keys")
+        if self._account:
+            self._before = self._account.prepare(self.folder, self.folder / "id.pub")
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)
         for _ in range(5):
@@ -62,18 +109,18 @@ class Sshd:
             f"Port {self.port}",
             f"HostKey {self.folder}/hostkey",
             f"PidFile {self.folder}/sshd.pid",
-            f"AuthorizedKeysFile {self.folder}/authorized_keys",
+            f"AuthorizedKeysFile {f'{self.folder}/authorized_keys' if not self._account else '.ssh/authorized_keys'}",
             "StrictModes no",
             "UsePAM no",
             "PermitRootLogin prohibit-password",
             "PasswordAuthentication no",
             "KbdInteractiveAuthentication no",
-            f"AllowUsers {getpass.getuser()}",
+            f"AllowUsers {self.user}",
             "MaxStartups 100",
             *self._lines,
         ]
         (self.folder / "sshd_config").write_text("\n".join([*config, ""]))
-        command = [SSHD, "-D", "-f", f"{self.folder}/sshd_config", "-E", f"{self.folder}/sshd.log"]
+        command = [*self._before, SSHD, "-D", "-f", f"{self.folder}/sshd_config", "-E", f"{self.folder}/sshd.log"]
         self._process = subprocess.Popen(command)
         deadline = time.monotonic() + 10
         while time.monotonic() < deadline and self._process.poll() is None:
@@ -106,7 +153,7 @@ class Sshd:
 
     @property
     def target(self) -> Target:
-        return Target(self.address, getpass.getuser(), self.port)
+        return Target(self.address, self.user, self.port)
 
     @property
     def env(self) -> dict[str, str]:
@@ -150,6 +197,13 @@ def wait_until_running(word: str, name: str = "", within_s: float = 10) -> None:
     while not processes_with(word, name):
         assert time.monotonic() < deadline, f"{word} did not start"
         time.sleep(0.02)
+
+
+def pid_there(process: psutil.Process) -> int:
+    """The PID of a process where it lives: in a container another one than here."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    (numbers,) = (line for line in status.splitlines() if line.startswith("NSpid:"))
+    return int(numbers.split()[-1])
 
 
 def freeze(processes: list[psutil.Process]) -> None:

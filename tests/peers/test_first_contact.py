@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from host_kinds import host_peer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,13 +32,9 @@ class Container:
 
     docker: str
     id: str
-    port: int
+    target: str
     key: Path
     env: dict[str, str]
-
-    @property
-    def target(self) -> str:
-        return f"ops@127.0.0.1:{self.port}"
 
     def execute(self, *command: str) -> str:
         return subprocess.run(
@@ -58,48 +55,14 @@ class Container:
 
 
 @pytest.fixture
-def container(docker: str, base_image: str, tmp_path: Path) -> Iterator[Container]:
+def container(docker: str, tmp_path: Path) -> Iterator[Container]:
     """A host with 3 GiB: sshd, no Python, no compiler, glibc 2.31."""
-    image = "cuzkops-testhost"
-    subprocess.run(
-        [docker, "build", "-q", "--build-arg", f"BASE_IMAGE={base_image}", "-t", image, str(HERE / "testhost")],
-        check=True,
-        capture_output=True,
-        env=os.environ | {"DOCKER_BUILDKIT": "1"},
-    )
-    key = tmp_path / "id"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
-    public = key.with_suffix(".pub").read_text().strip()
-    limits = ["--memory", "3g", "--memory-swap", "3g", "--pids-limit", "512"]
-    made = subprocess.run(
-        [docker, "run", "-d", "--init", *limits, "-p", "127.0.0.1::22", "-e", f"AUTHORIZED_KEY={public}", image],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    name = made.stdout.strip()
-    try:
-        bound = subprocess.run([docker, "port", name, "22"], check=True, capture_output=True, text=True).stdout
+    with host_peer("debian") as peer:
         env = os.environ | {
             "XDG_STATE_HOME": str(tmp_path / "state"),
             "CUZKOPS_KNOWN_HOSTS": str(tmp_path / "known_hosts"),
         }
-        host = Container(docker, name, int(bound.rsplit(":", 1)[1]), key, env)
-        wait_for_sshd(host)
-        yield host
-    finally:
-        subprocess.run([docker, "rm", "-f", name], check=False, capture_output=True)
-
-
-def wait_for_sshd(host: Container) -> None:
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        probe = ["ssh", "-i", str(host.key), "-p", str(host.port), "-o", "BatchMode=yes"]
-        probe += ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "ops@127.0.0.1", "true"]
-        if subprocess.run(probe, capture_output=True, check=False).returncode == 0:
-            return
-        time.sleep(0.2)
-    pytest.fail("sshd in the container does not answer")
+        yield Container(docker, peer.container, str(peer.target), peer.folder.parent / "id", env)
 
 
 @pytest.fixture

@@ -1,10 +1,11 @@
-"""What every kind of host does alike: this machine, the embedded SSH server, and OpenSSH."""
+"""What every kind of host does alike; ``host_kinds.KINDS`` lists them."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -15,12 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from peer_sshd import processes_with, script, seconds, wait_until_gone, wait_until_running
+from host_kinds import SmallDisk
+from peer_sshd import pid_there, processes_with, script, seconds, wait_until_gone, wait_until_running
 
 from cuzkops.errors import OpsError, TimeoutExpired
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from host_kinds import HostPeer
 
     from cuzkops.remote.host import Host
 
@@ -75,7 +79,7 @@ class TestRun:
         any_host.close()
         time.sleep(1)
         (process,) = processes_with(mark)
-        assert process.pid == int(done.out)
+        assert pid_there(process) == int(done.out)
         process.kill()
 
     def test_an_end_by_a_signal_is_not_success(self, any_host: Host) -> None:
@@ -169,12 +173,6 @@ class TestFiles:
         path.write_bytes(random.Random(7).randbytes(3_000_017))
         return path
 
-    @pytest.fixture
-    def folder(self, tmp_path: Path) -> Path:
-        folder = tmp_path / "a folder with 'quotes'"
-        folder.mkdir()
-        return folder
-
     def test_a_file_arrives_whole_with_its_mode(self, any_host: Host, source: Path, folder: Path) -> None:
         seen: list[tuple[int, int]] = []
         any_host.put(source, f"{folder}/-new", mode=0o750, progress=lambda done, total: seen.append((done, total)))
@@ -214,58 +212,52 @@ class TestFiles:
         with pytest.raises(OpsError, match=r"there is no folder .*/no/such/"):
             any_host.put(source, f"{folder}/no/such/file", mode=0o644)
 
-    def test_a_read_only_folder_is_said(self, any_host: Host, source: Path, read_only: Path) -> None:
-        with pytest.raises(OpsError, match=f"the folder {read_only}/ takes no new file: no permission or read-only"):
-            any_host.put(source, f"{read_only}/new", mode=0o644)
-        assert list(read_only.iterdir()) == []
+    def test_a_read_only_folder_is_said(self, any_host: Host, source: Path, read_only: SmallDisk) -> None:
+        said = f"the folder {read_only.there}/ takes no new file: no permission or read-only"
+        with pytest.raises(OpsError, match=re.escape(said)):
+            any_host.put(source, f"{read_only.there}/new", mode=0o644)
+        assert list(read_only.seen.iterdir()) == []
 
     def test_a_local_file_that_is_missing(self, any_host: Host, tmp_path: Path, folder: Path) -> None:
         with pytest.raises(OpsError, match="is not a file on this machine"):
             any_host.put(tmp_path / "missing", f"{folder}/x", mode=0o644)
 
     @pytest.fixture
-    def read_only(self, tmp_path: Path) -> Iterator[Path]:
+    def read_only(self, peer: HostPeer, folder: Path) -> Iterator[SmallDisk]:
         """A folder that takes no file: a read-only mount for root, whom permissions do not stop."""
-        folder = tmp_path / "read-only"
-        folder.mkdir(mode=0o555)
+        read_only = folder / "read-only"
+        read_only.mkdir(mode=0o555)
         with contextlib.ExitStack() as undo:
-            if os.geteuid() == 0:
-                mount_tmpfs(folder, "ro", undo)
-            yield folder
+            seen = peer.mount_tmpfs(read_only, "ro", undo) if peer.login_uid == 0 else read_only
+            yield SmallDisk(read_only, seen)
 
-    @pytest.fixture
-    def small_disk(self, tmp_path: Path) -> Iterator[Path]:
-        folder = tmp_path / "small disk"
-        folder.mkdir()
-        with contextlib.ExitStack() as undo:
-            mount_tmpfs(folder, "size=2m", undo)
-            yield folder
-
-    def test_a_full_disk_is_noticed_before_the_data_goes(self, any_host: Host, source: Path, small_disk: Path) -> None:
-        (small_disk / "new").write_text("old")
+    def test_a_full_disk_is_noticed_before_the_data_goes(
+        self, any_host: Host, source: Path, small_disk: SmallDisk
+    ) -> None:
+        (small_disk.seen / "new").write_text("old")
         seen: list[int] = []
         with pytest.raises(OpsError) as caught:
-            any_host.put(source, f"{small_disk}/new", mode=0o644, progress=lambda done, _: seen.append(done))
+            any_host.put(source, f"{small_disk.there}/new", mode=0o644, progress=lambda done, _: seen.append(done))
         assert caught.value.code == "disk-full"
         assert "needs 2.86 MiB, and 2.00 MiB are free" in caught.value.message
         assert seen == []
-        assert [(path.name, path.read_text()) for path in small_disk.iterdir()] == [("new", "old")]
+        assert [(path.name, path.read_text()) for path in small_disk.seen.iterdir()] == [("new", "old")]
 
-    def test_a_disk_that_fills_on_the_way(self, any_host: Host, tmp_path: Path, small_disk: Path) -> None:
-        (small_disk / "new").write_text("old")
+    def test_a_disk_that_fills_on_the_way(self, any_host: Host, tmp_path: Path, small_disk: SmallDisk) -> None:
+        (small_disk.seen / "new").write_text("old")
         source = tmp_path / "source"
         source.write_bytes(bytes(1_900_000))
 
         def fill(_done: int, _total: int) -> None:
             with contextlib.suppress(OSError):
-                (small_disk / "other").write_bytes(bytes(1_900_000))
+                (small_disk.seen / "other").write_bytes(bytes(1_900_000))
 
         with pytest.raises(OpsError) as caught:
-            any_host.put(source, f"{small_disk}/new", mode=0o644, progress=fill)
+            any_host.put(source, f"{small_disk.there}/new", mode=0o644, progress=fill)
         assert caught.value.code == "disk-full"
         assert "needs 1.81 MiB, and " in caught.value.message
-        assert (small_disk / "new").read_text() == "old"
-        assert sorted(path.name for path in small_disk.iterdir()) == ["new", "other"]
+        assert (small_disk.seen / "new").read_text() == "old"
+        assert sorted(path.name for path in small_disk.seen.iterdir()) == ["new", "other"]
 
     @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
     def test_an_interrupted_upload_leaves_nothing(
@@ -281,33 +273,29 @@ class TestFiles:
             any_host.put(source, f"{folder}/new", mode=0o644, progress=interrupt)
         assert [(path.name, path.read_text()) for path in folder.iterdir()] == [("new", "old")]
 
-    def test_a_download_appends_from_an_offset(self, any_host: Host, source: Path, tmp_path: Path) -> None:
+    def test_a_download_appends_from_an_offset(
+        self, any_host: Host, source: Path, folder: Path, tmp_path: Path
+    ) -> None:
         data = source.read_bytes()
+        there = Path(shutil.copy(source, folder))
         copy = tmp_path / "copy"
-        assert any_host.get(str(source), copy) == len(data)
+        assert any_host.get(str(there), copy) == len(data)
         assert copy.read_bytes() == data
-        with source.open("ab") as file:
+        with there.open("ab") as file:
             file.write(b"more\xff")
-        assert any_host.get(str(source), copy, offset=len(data)) == 5
+        assert any_host.get(str(there), copy, offset=len(data)) == 5
         assert copy.read_bytes() == data + b"more\xff"
-        assert any_host.get(str(source), copy, offset=len(data) + 5) == 0
-        assert any_host.get(str(source), copy, offset=len(data) + 500) == 0
+        assert any_host.get(str(there), copy, offset=len(data) + 5) == 0
+        assert any_host.get(str(there), copy, offset=len(data) + 500) == 0
 
-    def test_why_a_download_failed(self, any_host: Host, tmp_path: Path) -> None:
+    def test_why_a_download_failed(self, any_host: Host, folder: Path, tmp_path: Path) -> None:
         with pytest.raises(OpsError, match=r"missing could not be read from .*: .*No such file"):
-            any_host.get(f"{tmp_path}/missing", tmp_path / "copy")
+            any_host.get(f"{folder}/missing", tmp_path / "copy")
         with pytest.raises(OpsError, match="it is a folder"):
-            any_host.get(str(tmp_path), tmp_path / "copy")
-        (tmp_path / "file").write_text("x")
+            any_host.get(str(folder), tmp_path / "copy")
+        (folder / "file").write_text("x")
         with pytest.raises(OpsError, match="copy cannot be written: No such file or directory"):
-            any_host.get(f"{tmp_path}/file", tmp_path / "nowhere" / "copy")
-
-
-def mount_tmpfs(folder: Path, options: str, undo: contextlib.ExitStack) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a small disk")
-    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=True)
-    undo.callback(lambda: subprocess.run(["umount", folder], check=True))
+            any_host.get(f"{folder}/file", tmp_path / "nowhere" / "copy")
 
 
 CLIENT = """
@@ -345,9 +333,7 @@ class TestClientDies:
             process.kill()
         wait_until_gone(mark)
 
-    def test_its_upload_is_removed_and_the_old_file_stays(self, any_host: Host, tmp_path: Path) -> None:
-        folder = tmp_path / "folder"
-        folder.mkdir()
+    def test_its_upload_is_removed_and_the_old_file_stays(self, any_host: Host, tmp_path: Path, folder: Path) -> None:
         (folder / "new").write_text("old")
         (tmp_path / "source").write_bytes(bytes(3_000_000))
         with client(any_host, "put", f"{tmp_path}/source", f"{folder}/new") as process:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from test_hosts import mount_tmpfs
 
 from cuzkops.errors import OpsError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from host_kinds import HostPeer, SmallDisk
 
     from cuzkops.remote.host import Host
 
@@ -42,25 +43,29 @@ def source(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def part(tmp_path: Path) -> Path:
-    folder = tmp_path / "it's there"
-    folder.mkdir()
+def part(folder: Path) -> Path:
     return folder / "part"
 
 
+def arrive(peer: HostPeer, part: Path, data: bytes) -> None:
+    """As if an earlier upload had brought this much."""
+    part.write_bytes(data)
+    os.chown(part, peer.login_uid, -1)
+
+
 @pytest.mark.parametrize("n_there", [0, 1, 1_234_567, 3_000_000])
-def test_the_rest_is_sent(any_host: Host, source: Path, part: Path, n_there: int) -> None:
+def test_the_rest_is_sent(any_host: Host, peer: HostPeer, source: Path, part: Path, n_there: int) -> None:
     data = source.read_bytes()
     if n_there:
-        part.write_bytes(data[:n_there])
+        arrive(peer, part, data[:n_there])
     seen: list[tuple[int, int]] = []
     assert any_host.resume(source, str(part), progress=lambda *now: seen.append(now)) == len(data) - n_there
     assert part.read_bytes() == data
     assert all(done > n_there and total == len(data) for done, total in seen)
 
 
-def test_a_part_that_is_too_long_begins_anew(any_host: Host, source: Path, part: Path) -> None:
-    part.write_bytes(bytes(3_000_001))
+def test_a_part_that_is_too_long_begins_anew(any_host: Host, peer: HostPeer, source: Path, part: Path) -> None:
+    arrive(peer, part, bytes(3_000_001))
     assert any_host.resume(source, str(part)) == 3_000_000
     assert part.read_bytes() == source.read_bytes()
     assert part.stat().st_mode & 0o777 in (0o600, 0o644)  # what is made here is private; this one was made by the test
@@ -90,29 +95,20 @@ def test_a_cut_says_how_much_arrived_and_keeps_it(any_host: Host, source: Path, 
     assert part.read_bytes() == source.read_bytes()
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "small disk"
-    folder.mkdir()
-    with contextlib.ExitStack() as undo:
-        mount_tmpfs(folder, "size=2m", undo)
-        yield folder
-
-
 def test_a_full_disk_is_noticed_and_what_arrived_is_gone_where_it_fills_on_the_way(
-    any_host: Host, source: Path, tmp_path: Path, small_disk: Path
+    any_host: Host, source: Path, tmp_path: Path, small_disk: SmallDisk
 ) -> None:
     with pytest.raises(OpsError, match=r"needs 2\.86 MiB, and 2\.00 MiB are free") as caught:
-        any_host.resume(source, f"{small_disk}/part")
+        any_host.resume(source, f"{small_disk.there}/part")
     assert caught.value.code == "disk-full"
     smaller = tmp_path / "smaller"
     smaller.write_bytes(bytes(1_900_000))
 
     def fill(_done: int, _total: int) -> None:
         with contextlib.suppress(OSError):
-            (small_disk / "other").write_bytes(bytes(1_900_000))
+            (small_disk.seen / "other").write_bytes(bytes(1_900_000))
 
     with pytest.raises(OpsError) as caught:
-        any_host.resume(smaller, f"{small_disk}/part", progress=fill)
+        any_host.resume(smaller, f"{small_disk.there}/part", progress=fill)
     assert caught.value.code == "disk-full"
-    assert [path.name for path in small_disk.iterdir() if path.stat().st_size] == ["other"]
+    assert [path.name for path in small_disk.seen.iterdir() if path.stat().st_size] == ["other"]

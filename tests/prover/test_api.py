@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from prover.api import BODY_LIMIT_BYTES, create_app, http_status
+from prover.api import BODY_LIMIT_BYTES, BODY_LIMIT_MARKS, create_app, http_status
 from prover.connections import Connections
 from prover.errors import BusyError, CapacityError, InputError, ProofInvalidError, ProverError
 from prover.jobs import JobStore
@@ -302,3 +302,35 @@ def test_a_request_that_is_too_large_is_not_read(call: Caller) -> None:
     status, code, message = call.error("POST", "/v1/jobs", b" " * (BODY_LIMIT_BYTES + 1))
     assert (status, code) == (413, "request")
     assert f"larger than {BODY_LIMIT_BYTES} bytes" in message
+
+
+def test_a_request_of_very_many_values_is_not_parsed(call: Caller) -> None:
+    keys = ",".join(f'"k{i}":1' for i in range(BODY_LIMIT_MARKS // 2 + 1))
+    status, code, message = call.error("POST", "/v1/jobs", f"{{{keys}}}".encode())
+    assert (status, code) == (413, "request")
+    assert f"more than {BODY_LIMIT_MARKS} of" in message
+    assert call.error("POST", "/v1/jobs", b"[" * 100_000)[0] == 413
+
+
+def test_many_complaints_are_counted(call: Caller) -> None:
+    _, _, message = call.error("POST", "/v1/jobs", {f"k{i}": i for i in range(100)})
+    assert len(message) < 1000
+    assert message.endswith("; and 92 more")
+
+
+def test_the_largest_job_is_parsed(call: Caller) -> None:
+    witnesses = [{"path": "/" + "a" * 4095, "sha256": None}] * 256
+    body = {"circuit": "a", "witnesses": witnesses, "priority": 1, "idempotency_key": "k"}
+    assert call.error("POST", "/v1/jobs", body)[1] == "witness-missing"
+
+
+def test_names_that_are_not_utf8(call: Caller) -> None:
+    status, code, message = call.error("POST", "/v1/jobs", {"circuit": "a", "witnesses": [{"path": "/\udcff"}]})
+    assert (status, code) == (400, "request")
+    assert "the path is not UTF-8" in message
+    assert call.error("GET", "/v1/jobs/%ff")[:2] == (404, "no-such-job")
+
+
+def test_a_slash_too_many_is_an_error_of_ours(call: Caller) -> None:
+    assert call.error("GET", "/v1/jobs/")[:2] == (404, "request")
+    assert call.error("GET", "/status/")[:2] == (404, "request")

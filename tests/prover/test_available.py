@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING
 
 import pytest
 
-from prover.memory.available import available_bytes, rss_and_peak_bytes
+from prover.memory.available import _V2, _groups, _left_in, _per_cpu_free_bytes, available_bytes, rss_and_peak_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,3 +100,13 @@ def test_free_pages_on_lists_of_the_cpus_count(tmp_path: Path) -> None:
     zones = "".join(f"  pagesets\n    cpu: 0\n              count:    {n}\n              high:     9\n" for n in (5, 7))
     (tmp_path / "proc/zoneinfo").write_text(f"Node 0, zone DMA\n{zones}")
     assert measured(tmp_path) == 8 * GIB + 12 * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_a_limit_that_cannot_be_read_just_now_is_not_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def busy(*_arguments: object, **_options: object) -> str:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("prover.memory.available.Path.read_text", busy)
+    for read in (_per_cpu_free_bytes, lambda path: _groups(path, path), lambda path: _left_in(path, _V2)):
+        with pytest.raises(OSError, match="Too many open files"):
+            read(tmp_path)

@@ -189,3 +189,8 @@ def test_a_home_that_nobody_has(tmp_path: Path) -> None:
     file.write_text("[[circuits]]\nname='a'\npath='~nobody-here/a.zkey'\n")
     with pytest.raises(InputError, match=r"the path of circuit a is ~nobody-here/a\.zkey, and no home folder is known"):
         load_config(file, tmp_path)
+
+
+def test_a_file_without_end(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="/dev/zero has more than 1048576 bytes"):
+        load_config(Path("/dev/zero"), tmp_path)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from prover.cli import main
-from prover.client import Client, NobodyAnswersError, find_home
+from prover.client import Client, NobodyAnswersError, find_home, job_path
 from prover.ctl import _naming
 from prover.instance import Home, boot_id, start_ticks
 from prover.protocol import DaemonRecord, DaemonState
@@ -196,3 +196,14 @@ def test_a_wait_that_is_too_short_says_how_to_go_on(make_daemon: Callable[..., A
     error = json.loads(done.stdout)["error"]
     assert error["code"] == "not-finished"
     assert error["details"]["job"] in error["hint"]
+
+
+@pytest.mark.parametrize("arguments", [["job", ""], ["cancel", ""]])
+def test_an_empty_id_is_refused(arguments: list[str], home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    write_record(home)
+    assert main(["ctl", *arguments, "--home", str(home.root), "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["message"] == "the id of the job is empty"
+
+
+def test_words_that_are_not_utf8_have_an_address() -> None:
+    assert job_path("a\udcff/") == "/v1/jobs/a%FF%2F"

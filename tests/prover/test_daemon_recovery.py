@@ -107,6 +107,28 @@ def test_kills_under_load_lose_no_accepted_job_and_change_no_result(make_daemon:
     assert len(ends) == len(set(ends)), "no job was done twice"
 
 
+def test_a_job_that_crashes_the_daemon_twice_fails_and_a_kill_does_not_count(
+    make_daemon: Make, wait_until: Make
+) -> None:
+    daemon = make_daemon("cube500")
+    daemon.start("--launch-id", "first")
+    path = ["--witness-path", str(witness("cube500"))]
+    guilty = daemon.ask("submit", "--circuit", "cube500", *path * 256)  # at work until the daemon crashes
+    behind = daemon.ask("submit", "--circuit", "cube500", *path, "--priority", "-1")
+    for number in (signal.SIGSEGV, signal.SIGKILL, signal.SIGKILL, signal.SIGABRT):
+        wait_until(lambda: daemon.ask("job", guilty["id"])["state"] == "running")
+        os.kill(daemon.process.pid, number)
+        assert daemon.wait() == -number
+        daemon.start("--launch-id", f"after-{number.name}-{os.urandom(2).hex()}")
+    answer = daemon.ask("job", guilty["id"])
+    assert (answer["state"], answer["error"]["code"]) == ("failed", "crashed-daemon")
+    assert_valid(daemon.ask("job", behind["id"], "--wait-s", "120"))
+    told = daemon.stderr.read_text()
+    assert told.count(f"the process before this one crashed while it proved {guilty['id']}:") == 2
+    assert told.index("Fatal Python error: Segmentation fault") < told.index("Fatal Python error: Aborted")
+    end(daemon)
+
+
 def submit(client: Any, circuit: str, key: str) -> str:
     """Put a witness and submit a job for it; returns its id once it is accepted."""
     data = witness(circuit).read_bytes()

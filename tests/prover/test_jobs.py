@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -266,3 +267,63 @@ def test_a_stopped_store_gives_nothing_and_ends_waits(store: JobStore) -> None:
     assert store.take() is None
     assert job.ended.done()
     assert job.answer().state is JobState.QUEUED
+
+
+def test_a_job_that_was_at_work_in_a_crash_has_the_daemon_for_itself(log: TimingLog) -> None:
+    journal, at_work = Journal(), list[list[str]]()
+    for i, priority in enumerate((0, 5, 0)):
+        journal.accept(str(i), request(n_witnesses=2, priority=priority), i)
+    journal.count_crash(["1"])
+    store = JobStore(log, journal, queue_limit=9, on_work=lambda ids: at_work.append(sorted(ids)))
+    store.recover(journal.jobs())
+
+    suspect = take(store)
+    assert (suspect.id, take(store)) == ("1", suspect), "its own partitions may run beside each other"
+    got: list[str] = []
+    waiting = threading.Thread(target=lambda: got.append(take(store).id))
+    waiting.start()
+    store.add_proof(suspect, 0, PROOF)
+    waiting.join(0.2)
+    assert got == [], "nothing is given out beside it"
+    store.add_proof(suspect, 1, PROOF)
+    waiting.join(10)
+    assert (got, take(store).id, take(store).id) == (["0"], "0", "2"), "the others share the daemon"
+    assert at_work == [["1"], ["1"], [], ["0"], ["0"], ["0", "2"]]
+
+
+def test_a_job_that_was_at_work_in_a_crash_waits_for_the_others(log: TimingLog) -> None:
+    journal = Journal()
+    journal.accept("suspect", request(), 1)
+    journal.accept("other", request(priority=1), 2)
+    journal.count_crash(["suspect"])
+    store = JobStore(log, journal, queue_limit=9)
+    store.recover(journal.jobs())
+    other = take(store)
+    store.close()
+    got: list[Job | None] = []
+    waiting = threading.Thread(target=lambda: got.append(take(store)))
+    waiting.start()
+    waiting.join(0.2)
+    assert got == []
+    store.drop(other, error_body(ProverError("x", "it failed")))
+    waiting.join(10)
+    assert [job.id for job in got if job] == ["suspect"]
+    store.add_proof(store.get("suspect"), 0, PROOF)
+    assert store.take() is None
+
+
+@pytest.mark.parametrize("jump_s", [-86400, 86400])
+def test_a_wall_clock_that_is_set_makes_no_result_old(
+    log: TimingLog, monkeypatch: pytest.MonkeyPatch, jump_s: int
+) -> None:
+    store = JobStore(log, Journal(), queue_limit=10, kept_proofs=2, kept_s=3600)
+    ids = []
+    for i in range(3):
+        ids.append(store.submit(request(key=f"k{i}")).id)
+        prove(store)
+        now_ns = time.time_ns() + jump_s * 10**9
+        monkeypatch.setattr("prover.jobs.time.time_ns", lambda now_ns=now_ns: now_ns)
+    store.submit(request(key="last"))  # looks for what is old
+    assert [store.get(job_id).id for job_id in ids[1:]] == ids[1:], "the two that ended last"
+    with pytest.raises(InputError, match="there is no job"):
+        store.get(ids[0])

@@ -135,6 +135,41 @@ def test_the_queue_limit_counts_what_was_recovered(restart: Callable[[], Process
         restart().store.submit(REQUEST)
 
 
+def test_only_a_job_that_was_at_work_alone_comes_to_a_second_crash(path: Path) -> None:
+    journal = Journal(path)
+    for job_id in ("a", "b", "c"):
+        journal.accept(job_id, REQUEST, 1)
+
+    def counted(*job_ids: str) -> list[int]:
+        journal.count_crash(job_ids)
+        return [job.n_crashes for job in journal.jobs()]
+
+    assert counted() == [0, 0, 0]
+    assert counted("a", "b") == [1, 1, 0]
+    assert counted("a", "b", "gone") == [1, 1, 0]
+    assert counted("b") == [1, 2, 0]
+    assert counted("c") == [1, 2, 1]
+    journal.forget(["b"])
+    assert [job.n_crashes for job in journal.jobs()] == [1, 1]
+    journal.close()
+
+
+def test_a_job_that_took_the_daemon_down_twice_is_not_tried_again(restart: Callable[[], Process]) -> None:
+    first = restart()
+    job_id = first.store.submit(REQUEST).id
+    for _ in range(2):
+        assert restart().store.get(job_id).state is JobState.QUEUED
+        first.journal.count_crash([job_id])
+    last = restart()
+    answer = last.store.get(job_id).answer()
+    assert answer.state is JobState.FAILED
+    assert answer.error is not None
+    assert (answer.error.code, answer.error.details["exit_status"]) == ("crashed-daemon", 1)
+    assert "crashed 2 times while it proved this job" in answer.error.message
+    assert "another idempotency key" in answer.error.hint
+    assert [job.id for job in last.ended] == [job_id], "its witnesses are let go"
+
+
 def test_what_aged_out_leaves_the_file(path: Path, log: TimingLog) -> None:
     journal = Journal(path)
     store = JobStore(log, journal, queue_limit=3, kept_s=0)

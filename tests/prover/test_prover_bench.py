@@ -223,6 +223,8 @@ def test_an_interrupt_ends_a_bench_at_once(tmp_path: Path, wait_until: Callable[
         ["--jobs", "0"],
         ["--concurrency", "0"],
         ["--count", "257"],
+        ["--workers", "0"],
+        ["--lookahead", "0"],
         ["--circuit", "mul60", "--zkey", str(MUL60 / "circuit.zkey"), "--wtns", "/nowhere"],
     ],
 )

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import kernels
+import prover.cli
 import prover.commands
+import prover.config
 from kernels.interface import KernelError
 from prover import __version__
 from prover.cli import main
@@ -246,3 +248,42 @@ def test_serve_refuses_in_one_line(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.decode().splitlines()[0].startswith(f"error: {config}: daemon.namex: there is no such key")
     assert [path.name for path in tmp_path.iterdir()] == ["config.toml"]
+
+
+def test_a_result_that_cannot_be_written() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "prover", "verify", *proof_files()],
+            cwd=ROOT,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+            text=True,
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: the result cannot be written to standard output: No space left")
+    assert "Traceback" not in done.stderr
+
+
+def test_an_interrupt_with_json_is_one_document(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_arguments: Any) -> None:
+        raise KeyboardInterrupt("job 5 goes on")
+
+    monkeypatch.setattr(prover.cli, "_info", fail)
+    assert main(["info", "a", "--json"]) == 130
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert (error["code"], error["message"]) == ("interrupted", "interrupted: job 5 goes on")
+
+
+def test_a_daemon_can_be_ended_while_it_reads_its_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocked: list[set[Any]] = []
+
+    def read(*_arguments: Any) -> None:
+        blocked.append(signal.pthread_sigmask(signal.SIG_BLOCK, []))
+        raise InputError("config", "it is a pipe without an end")
+
+    monkeypatch.setattr(prover.config, "load_config", read)
+    assert main(["serve", "--config", "a"]) == 2
+    assert blocked == [set()]
