@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from cuzkops.remote.host import Script
+from cuzkops.remote.reserve import RESERVE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,10 +18,17 @@ if TYPE_CHECKING:
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
 
-_APPEND = """
+_APPEND = (
+    RESERVE
+    + """
 umask 077
-mkdir -p -- "$folder" && printf '%s\\n' "$line" >>"$file"
+mkdir -p -- "$folder" || exit 1
+printf '%s\\n' "$line" 2>/dev/null >>"$file" && exit
+give_room
+[ -z "$(tail -c 1 -- "$file")" ] || echo >>"$file"  # a part of the line had room
+printf '%s\\n' "$line" | cat >>"$file"  # it says why it fails; the printf of dash does not
 """
+)
 
 
 def append(host: Host, layout: Layout, action: str, details: Mapping[str, object] | None = None) -> None:
@@ -54,5 +62,5 @@ def local_user() -> str:
 
 def append_script(layout: Layout, line: str) -> Script:
     """Append a line to the log."""
-    parameters = {"folder": layout.remote_dir, "file": layout.audit, "line": line}
+    parameters = {"folder": layout.remote_dir, "file": layout.audit, "reserve": layout.reserve, "line": line}
     return Script("write the audit log", _APPEND, parameters, changes=True)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from cuzkops.target import Target
 
+_FULL = ("No space left on device", "Disk quota exceeded")
+_FULL_HINT = "`cuzkops doctor` says how much is free; remove something there by hand, then run `cuzkops clean`"
+
 
 @dataclass(frozen=True)
 class Script:
@@ -62,11 +65,11 @@ class Completed:
         if self.status == 0:
             return self
         tail = (self.stderr or self.stdout).decode(errors="replace").strip().splitlines()[-10:]
-        raise OpsError(
-            "remote-command",
-            f"{self.script.title} ended with status {self.status}" + (f": {tail[-1]}" if tail else ""),
-            details={"command": self.script.text, "status": self.status, "last_lines": tail},
-        )
+        message = f"{self.script.title} ended with status {self.status}" + (f": {tail[-1]}" if tail else "")
+        details: dict[str, object] = {"command": self.script.text, "status": self.status, "last_lines": tail}
+        if full := next((line for line in tail if line.endswith(_FULL)), ""):
+            raise OpsError("disk-full", f"{self.script.title} failed, the disk is full: {full}", _FULL_HINT, details)
+        raise OpsError("remote-command", message, details=details)
 
 
 class Host(Protocol):

@@ -40,6 +40,11 @@ class Layout:
         return f"{self.remote_dir}/lock"
 
     @property
+    def reserve(self) -> str:
+        """Folder of files that are given up where the disk is full: see ``reserve.py``."""
+        return f"{self.remote_dir}/.reserve"
+
+    @property
     def audit(self) -> str:
         """One JSON line a change."""
         return f"{self.remote_dir}/audit.jsonl"

@@ -1,7 +1,8 @@
 """The lock of a host: a folder that exists while somebody changes it, and ``owner.json`` in it that says who.
 
 A folder, because making one is atomic everywhere and nothing can inherit it, as a daemon would inherit a locked
-descriptor. A lock whose process on this client is dead is taken over; any other needs ``cuzkops unlock``.
+descriptor. A lock whose process on this client is dead is taken over; any other needs ``cuzkops unlock``. On a full
+disk there is room for it all the same: see ``reserve.py``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from cuzkops.errors import LockedError, OpsError
 from cuzkops.records import LockOwner
 from cuzkops.remote.audit import local_user
 from cuzkops.remote.host import Script
+from cuzkops.remote.lock_taking import ACQUIRE, SHOW, TAKE_OVER, WHOLE, WRITE_OWNER
 from cuzkops.remote.procfs import DEAD_STATES, TICKS_PER_S, parse_stats
+from cuzkops.remote.reserve import RESERVE
 from cuzkops.units import format_duration_s, format_instant
 
 if TYPE_CHECKING:
@@ -29,63 +32,9 @@ if TYPE_CHECKING:
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
 
-_SHOW = """
-show() {
-    now=$(date +%s)
-    since=$(stat -c %Y -- "$lock" 2>/dev/null)
-    echo "held $((now - ${since:-$now}))"
-    cat -- "$lock/owner.json" 2>/dev/null
-}
-"""
-
-# Each of these takes a moment; a client that dies meanwhile must not leave a lock without a name.
-_WHOLE = """
-trap '' HUP INT PIPE TERM
-"""
-
-_WRITE_OWNER = """
-write_owner() {
-    printf '%s\\n' "$owner" >"$lock/owner.json.part" && mv -f -- "$lock/owner.json.part" "$lock/owner.json"
-}
-"""
-
-_ACQUIRE = (
-    _WHOLE
-    + _SHOW
-    + _WRITE_OWNER
-    + """
-umask 077
-mkdir -p -- "$folder" || exit 1
-if mkdir -- "$lock" 2>/dev/null; then
-    if write_owner; then echo acquired; exit 0; fi
-    rm -f -- "$lock/owner.json.part"
-    rmdir -- "$lock"
-    exit 1
-fi
-if [ -d "$lock" ]; then show; exit 0; fi
-mkdir -- "$lock"
-"""
-)
-
-_TAKE_OVER = (
-    _WHOLE
-    + _SHOW
-    + _WRITE_OWNER
-    + """
-umask 077
-mkdir -- "$lock/takeover" 2>/dev/null || { show; exit 0; }
-if [ "$(cat -- "$lock/owner.json")" = "$dead" ]; then
-    write_owner && echo acquired
-else
-    show
-fi
-rmdir -- "$lock/takeover"
-"""
-)
-
 _SET_STEP = (
-    _WHOLE
-    + _WRITE_OWNER
+    WHOLE
+    + WRITE_OWNER
     + """
 umask 077
 case $(cat -- "$lock/owner.json") in
@@ -96,18 +45,20 @@ esac
 )
 
 _RELEASE = (
-    _WHOLE
+    WHOLE
+    + RESERVE
     + """
 [ -d "$lock" ] || exit 0
+umask 077
 case $(cat -- "$lock/owner.json" 2>/dev/null) in
-*"$token"*) rm -rf -- "$lock" ;;
+*"$token"*) keep_room; rm -rf -- "$lock" ;;
 *) echo 'the lock is not ours any more' >&2; exit 1 ;;
 esac
 """
 )
 
 _READ = (
-    _SHOW
+    SHOW
     + """
 [ -d "$lock" ] && show
 exit 0
@@ -115,7 +66,7 @@ exit 0
 )
 
 _UNLOCK = (
-    _SHOW
+    SHOW
     + """
 [ -d "$lock" ] || exit 0
 show
@@ -279,12 +230,12 @@ def planned(layout: Layout, owner: LockOwner, steps: Mapping[str, Sequence[Scrip
 
 def acquire_script(layout: Layout, owner: LockOwner) -> Script:
     """Make the folder and write who we are, or show who holds it."""
-    return _script("take the lock", _ACQUIRE, layout, folder=layout.remote_dir, owner=_text(owner))
+    return _script("take the lock", ACQUIRE, layout, folder=layout.remote_dir, owner=_text(owner))
 
 
 def take_over_script(layout: Layout, owner: LockOwner, dead: str) -> Script:
     """Replace the owner in place; one of several who try at once wins."""
-    return _script("take the lock over", _TAKE_OVER, layout, owner=_text(owner), dead=dead)
+    return _script("take the lock over", TAKE_OVER, layout, owner=_text(owner), dead=dead)
 
 
 def set_step_script(layout: Layout, owner: LockOwner) -> Script:
@@ -304,11 +255,11 @@ def read_script(layout: Layout) -> Script:
 
 def unlock_script(layout: Layout) -> Script:
     """Show who holds the lock and remove it."""
-    return _script("remove the lock", _UNLOCK, layout)
+    return Script("remove the lock", _UNLOCK, {"lock": layout.lock}, changes=True)
 
 
 def _script(title: str, body: str, layout: Layout, **parameters: str) -> Script:
-    return Script(title, body, {"lock": layout.lock, **parameters}, changes=True)
+    return Script(title, body, {"lock": layout.lock, "reserve": layout.reserve, **parameters}, changes=True)
 
 
 def _text(owner: LockOwner) -> str:

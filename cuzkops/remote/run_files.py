@@ -21,11 +21,12 @@ cat "$FILE"
 """
 
 # The rename makes the file appear whole: a reader never sees half of it, and neither does one after a crash.
+# cat says why a write fails; the printf of dash calls everything an I/O error.
 _WRITE = """
 umask 077
 mkdir -p "${FILE%/*}" || exit 1
 trial="$FILE.tmp-$$"
-printf '%s\\n' "$TEXT" >"$trial" && mv -f "$trial" "$FILE" || { rm -f "$trial"; exit 1; }
+printf '%s\\n' "$TEXT" | cat >"$trial" && mv -f "$trial" "$FILE" || { rm -f "$trial"; exit 1; }
 """
 
 

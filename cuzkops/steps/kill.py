@@ -96,7 +96,10 @@ def kill(host: Host, layout: Layout, request: KillRequest, progress: Callable[[s
     remaining = tuple(process for process in aim.processes if process.pid in states)
     sentence = _sentence(leader, how, seconds, states)
     details = {"pid": leader.pid, "exe": leader.exe, "how": how, "seconds": round(seconds, 2), "reason": request.reason}
-    audit.append(host, layout, "kill", details)
+    try:
+        audit.append(host, layout, "kill", details)
+    except OpsError as error:  # it is stopped all the same
+        say(f"the audit log was not written: {error.message}")
     return KillResult(record, how, tuple(aim.processes), seconds, remaining, sentence)
 
 
