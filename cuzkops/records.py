@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import ConfigDict, Field
 
+from cuzkops.units import format_bytes
 from prover.protocol import BenchAnswer, Name, Record, Sha256, StoredRecord, UnixNs
 
 if TYPE_CHECKING:
@@ -138,10 +139,18 @@ class Machine(Record):
     cpu: str
     n_cpus: int
     memory_bytes: int
+    memory_limit_bytes: int | None = Field(default=None, description="what a control group allows of it, if one does")
     thp: str = Field(description="transparent huge pages: always, madvise or never")
     load_1min: float = Field(description="load average of the minute before")
     gpus: list[str]
     driver: str
+
+    @property
+    def memory_text(self) -> str:
+        """Its memory, and what of it a control group allows, for people."""
+        if self.memory_limit_bytes is None:
+            return format_bytes(self.memory_bytes)
+        return f"{format_bytes(self.memory_limit_bytes)} of {format_bytes(self.memory_bytes)} (control group)"
 
 
 class RunRecord(StoredRecord):

@@ -141,7 +141,7 @@ def shown_text(record: RunRecord) -> str:
     ]
     if machine := record.machine:
         lines.append(
-            f"  {machine.n_cpus} CPUs ({machine.cpu or machine.architecture}), {format_bytes(machine.memory_bytes)}, "
+            f"  {machine.n_cpus} CPUs ({machine.cpu or machine.architecture}), {machine.memory_text}, "
             f"kernel {machine.kernel}, load average {machine.load_1min:.2f} before"
         )
     if record.peak_bytes is not None:

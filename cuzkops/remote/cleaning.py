@@ -51,6 +51,46 @@ done
 exit "$status"
 """
 
+_ROOM = r"""
+for path in $OTHERS; do
+    set -- $(du -sk "$REMOTE_DIR/$path" 2>/dev/null)
+    echo "path ${1:-0} $path"
+done
+for folder in layers circuits; do
+    set -- $(du -sk "$REMOTE_DIR/$folder" 2>/dev/null)
+    echo "folder ${1:-0} $folder"
+done
+for folder in "$REMOTE_DIR"/*/logs "$REMOTE_DIR"/*/state; do
+    [ -d "$folder" ] || continue
+    set -- "$folder" $(du -sk "$folder" 2>/dev/null)
+    echo "folder ${2:-0} ${1#"$REMOTE_DIR"/}"
+done
+parent=$REMOTE_DIR
+while [ ! -d "$parent" ] && [ "$parent" != "${parent%/*}" ]; do parent=${parent%/*}; done
+own=$(df -Pk "${parent:-/}" | tail -n 1)
+df -Pkl 2>/dev/null | while read -r device total used free share point; do
+    case "$device $point" in tmpfs\ * | devtmpfs\ * | udev\ * | */boot | */boot/*) continue ;; esac
+    [ "$device $total $used $free $share $point" = "$(echo $own)" ] && continue
+    [ -d "$point" ] && [ -w "$point" ] && echo "free $free $point"
+done
+exit 0
+"""
+
+
+@dataclass(frozen=True)
+class Room:
+    """How much lies where on a host.
+
+    Args:
+        bytes_of: What each path takes that was asked for.
+        folders: What the larger folders of the remote folder take.
+        free_bytes: Other disks on which this user may write: where they are mounted -> free bytes.
+    """
+
+    bytes_of: dict[str, int]
+    folders: dict[str, int]
+    free_bytes: dict[str, int]
+
 
 @dataclass
 class DaemonHoldings:
@@ -158,6 +198,22 @@ def remove_script(layout: Layout, releases: list[str], others: list[str]) -> Scr
         },
         changes=True,
     )
+
+
+def room_script(layout: Layout, others: list[str]) -> Script:
+    """Say what paths below the shared folder take, and what is free on other disks; changes nothing."""
+    return Script("look for room", _ROOM, {"REMOTE_DIR": layout.remote_dir, "OTHERS": " ".join(others)})
+
+
+def parse_room(output: str) -> Room:
+    """Read what ``room_script`` prints."""
+    found: dict[str, dict[str, int]] = {"path": {}, "folder": {}, "free": {}}
+    for line in output.splitlines():
+        kind, _, rest = line.partition(" ")
+        kib, _, name = rest.partition(" ")
+        if kind in found and kib.isdigit():
+            found[kind][name] = int(kib) * 1024
+    return Room(found["path"], found["folder"], found["free"])
 
 
 def _json(text: str) -> dict[str, Any]:

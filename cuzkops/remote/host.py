@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from cuzkops.target import Target
 
-_FULL = ("No space left on device", "Disk quota exceeded")
+FULL = ("No space left on device", "Disk quota exceeded")
+"""What programs say where nothing more can be written."""
 _FULL_HINT = "`cuzkops doctor` says how much is free; remove something there by hand, then run `cuzkops clean`"
 
 
@@ -67,7 +68,7 @@ class Completed:
         tail = (self.stderr or self.stdout).decode(errors="replace").strip().splitlines()[-10:]
         message = f"{self.script.title} ended with status {self.status}" + (f": {tail[-1]}" if tail else "")
         details: dict[str, object] = {"command": self.script.text, "status": self.status, "last_lines": tail}
-        if full := next((line for line in tail if line.endswith(_FULL)), ""):
+        if full := next((line for line in tail if line.endswith(FULL)), ""):
             raise OpsError("disk-full", f"{self.script.title} failed, the disk is full: {full}", _FULL_HINT, details)
         raise OpsError("remote-command", message, details=details)
 

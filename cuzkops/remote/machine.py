@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cuzkops.records import Machine
 from cuzkops.remote.host import Script
 from cuzkops.remote.probes import driver_version, parse_gpus
-from cuzkops.remote.script import NVIDIA, PRELUDE, SMI_TIMEOUT_S, roots
+from cuzkops.remote.script import MEMORY, NVIDIA, PRELUDE, SMI_TIMEOUT_S, roots
 
 if TYPE_CHECKING:
     from cuzkops.remote.host import Host
@@ -23,6 +23,11 @@ read -r load _ <"$PROC/loadavg"
 echo "load $load"
 echo "thp $(cat "$SYS/kernel/mm/transparent_hugepage/enabled")"
 nvidia
+limited_cgroups | while read -r version folder; do
+    if [ "$version" = v1 ]; then file=memory.limit_in_bytes; else file=memory.max; fi
+    echo "limit $(cat "$folder/$file")"
+done
+:
 """
 
 
@@ -34,7 +39,7 @@ def read_machine(host: Host, *, kernel: dict[str, str] | None = None) -> Machine
         kernel: ``roots(...)`` of a recording; the real folders by default.
     """
     parameters = {**(kernel or roots()), "SMI_TENTHS": str(SMI_TIMEOUT_S * 10)}
-    script = Script("look at the machine", PRELUDE + NVIDIA + _MACHINE, parameters)
+    script = Script("look at the machine", PRELUDE + MEMORY + NVIDIA + _MACHINE, parameters)
     return parse_machine(host.run(script, timeout_s=SMI_TIMEOUT_S + 60).check().out)
 
 
@@ -45,6 +50,8 @@ def parse_machine(output: str) -> Machine:
         match = re.search(pattern, output, re.MULTILINE)
         return match[1].strip() if match else ""
 
+    memory_bytes = int(found(r"^MemTotal:\s+(\d+) kB") or 0) * 1024
+    limits = [int(limit) for limit in re.findall(r"^limit (\d+)$", output, re.MULTILINE)]
     hostname, kernel, machine = [*found(r"^uname (.*)$").split(), "", "", ""][:3]
     return Machine(
         hostname=hostname,
@@ -52,7 +59,8 @@ def parse_machine(output: str) -> Machine:
         architecture=machine,
         cpu=found(r"^(?:model name|Model name|Hardware)\s*:(.*)$"),
         n_cpus=int(found(r"^cpus (\d+)$") or 0),
-        memory_bytes=int(found(r"^MemTotal:\s+(\d+) kB") or 0) * 1024,
+        memory_bytes=memory_bytes,
+        memory_limit_bytes=next((limit for limit in [min(limits, default=memory_bytes)] if limit < memory_bytes), None),
         thp=found(r"\[(\w+)\]"),
         load_1min=float(found(r"^load ([\d.]+)$") or 0),
         gpus=[gpu.name for gpu in parse_gpus(output.splitlines())],

@@ -60,6 +60,8 @@ class HostFacts(Facts):
     folder_executable: bool
     disk_total_bytes: int
     disk_free_bytes: int
+    disk_free_inodes: int | None = Field(default=None, description="null where the file system does not count them")
+    folder_refusal: str = Field(default="", description='why nothing could be written there: "Permission denied"')
     tools: frozenset[str]
     pythons: dict[str, str] = Field(description="path -> version of the interpreters found")
     nvidia_devices: list[str]
@@ -106,10 +108,14 @@ folder() {
     parent=${parent:-/}
     echo "parent $parent"
     df -Pk "$parent" | while read -r _ total _ free _; do echo "disk $total $free"; done
+    df -Pi "$parent" | while read -r _ total _ free _; do echo "inodes $total $free"; done
     trial="$parent/.cuzkops-trial-$$"
-    if (umask 077 && printf '#!/bin/sh\nexit 0\n' >"$trial" && chmod 700 "$trial") 2>/dev/null; then
+    # cat says why a write fails; the printf of dash calls everything an I/O error.
+    if refused=$( (umask 077 && printf '#!/bin/sh\nexit 0\n' | cat >"$trial" && chmod 700 "$trial") 2>&1); then
         echo "writable"
         "$trial" 2>/dev/null && echo "executable"
+    else
+        echo "refused ${refused##*: }"
     fi
     rm -f "$trial"
 }
@@ -200,6 +206,7 @@ def parse_host(output: str, folder: str) -> HostFacts:
     uname, disk = _word(lines, "uname").split(), _word(lines, "disk", last=True).split()
     if len(uname) != 3:
         raise ValueError(f"uname says {uname}")
+    inodes = [int(word) for word in _word(lines, "inodes", last=True).split() if word.isdigit()]
     uid, _, user = _word(lines, "user").partition(" ")
     libc, libc_version = _libc(lines)
     thp = re.search(r"\[(\w+)\]", _word(lines, "thp"))
@@ -224,7 +231,9 @@ def parse_host(output: str, folder: str) -> HostFacts:
         folder_writable="writable" in lines,
         folder_executable="executable" in lines,
         disk_total_bytes=int(disk[0]) * 1024 if disk else 0,
-        disk_free_bytes=int(disk[1]) * 1024 if disk else 0,
+        disk_free_bytes=max(0, int(disk[1])) * 1024 if disk else 0,
+        disk_free_inodes=inodes[1] if len(inodes) == 2 and inodes[0] else None,
+        folder_refusal=_word(lines, "refused"),
         tools=frozenset(_words(lines, "tool")),
         pythons=_parse_pythons(lines),
         nvidia_devices=_words(lines, "device"),

@@ -58,6 +58,11 @@ class Memory(Facts):
     cgroup_inactive_file_bytes: int | None = None
 
     @property
+    def most_bytes(self) -> int:
+        """What this session can ever have: the machine's memory, or what the control group allows of it."""
+        return min(self.total_bytes, self.total_bytes if self.cgroup_limit_bytes is None else self.cgroup_limit_bytes)
+
+    @property
     def is_limited(self) -> bool:
         """Whether a control group leaves less than the host has."""
         return self.available_bytes < self.mem_available_bytes + self.per_cpu_free_bytes

@@ -137,9 +137,13 @@ def choose(holdings: Holdings, name: str, keep: int, protect: tuple[str, ...] = 
 
 def clean_script(layout: Layout, plan: CleanPlan) -> Script:
     """What ``clean`` runs for a plan."""
+    return remove_script(layout, list(plan.releases), paths_of(plan))
+
+
+def paths_of(plan: CleanPlan) -> list[str]:
+    """What a plan removes besides releases, below the shared folder: ``layers/SHA256``."""
     kinds = (("layers", plan.layers), ("circuits", plan.circuits), ("digests", plan.digests))
-    others = [f"{kind}/{name}" for kind, names in kinds for name in names]
-    return remove_script(layout, list(plan.releases), others)
+    return [f"{kind}/{name}" for kind, names in kinds for name in names]
 
 
 def _is_json(text: str) -> bool:

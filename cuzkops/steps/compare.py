@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from cuzkops.errors import UnreadableError
 from cuzkops.timing.samples import Median, Ratio, median, ratio
-from cuzkops.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -162,7 +161,7 @@ def _facts(run: RunRecord, bench: BenchAnswer) -> dict[str, str]:
     return facts | {
         "CPU": machine.cpu or "unknown",
         "CPUs": str(machine.n_cpus),
-        "memory": format_bytes(machine.memory_bytes),
+        "memory": machine.memory_text,
         "kernel": machine.kernel,
         "huge pages": machine.thp or "unknown",
     }

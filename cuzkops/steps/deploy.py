@@ -178,7 +178,9 @@ class _Deploy:
             refuse_locked(self._host, self._layout, self._request.owner)  # before a build that may take minutes
             need_bytes = self._request.declared_need_bytes
             # Whether others on the GPU stand in the way is known after the check.
-            report = preflight_host(self._host, self._layout, need_bytes, needs_gpu=False)
+            report = preflight_host(
+                self._host, self._layout, need_bytes, budget_bytes=self._request.config.budget_bytes, needs_gpu=False
+            )
             raise_findings(report.findings)
             warn(self._observer, report.findings)
             runs = "no daemon runs there"

@@ -17,6 +17,7 @@ from cuzkops.errors import OpsError
 from cuzkops.remote import lock
 from cuzkops.remote.daemon import describe_process
 from cuzkops.remote.login_facts import look_at_login
+from cuzkops.steps.budgets import budget_findings, running_budget_bytes
 from cuzkops.steps.build_docker import docker_client
 from cuzkops.steps.clean import look
 from cuzkops.steps.preflight import preflight_host
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from cuzkops.remote.daemon import DaemonView
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
+    from cuzkops.remote.procfs import Memory
     from cuzkops.target import Target
 
 State = Literal["ok", "warning", "error"]
@@ -106,11 +108,13 @@ def examine_host(host: Host, layout: Layout) -> list[Check]:
     libc = f"{facts.libc} {facts.libc_version}".strip()
     checks = [
         Check("host", "ok", f"{facts.hostname}: {facts.machine}, {libc}, kernel {facts.kernel}, {facts.n_cpus} CPUs"),
-        Check("memory", "ok", f"{format_bytes(facts.available_bytes)} of {format_bytes(facts.memory.total_bytes)}"),
+        Check("memory", "ok", _memory(facts.memory)),
         Check("disk", *_free(facts.disk_free_bytes, facts.folder_parent)),
         _gpus(report.facts.nvidia_smi, [gpu.name for gpu in facts.gpus], facts.nvidia_driver, facts.nvidia_devices),
     ]
-    checks += [Check(finding.code, finding.severity, finding.message, finding.hint) for finding in report.findings]
+    budget_bytes = running_budget_bytes(host, layout)
+    budgets = [] if budget_bytes is None else budget_findings(host, layout, budget_bytes, facts)
+    checks += [Check(found.code, found.severity, found.message, found.hint) for found in (*report.findings, *budgets)]
     return [*checks, _lock(host, layout), _daemon(layout, report.daemon), *_current(host, layout)]
 
 
@@ -161,6 +165,14 @@ def _free(n_bytes: int, path: str) -> tuple[State, str, str]:
     if n_bytes >= _LOW_BYTES:
         return "ok", sentence, ""
     return "warning", f"only {sentence}", "make room; `cuzkops clean` removes old releases from a host"
+
+
+def _memory(memory: Memory) -> str:
+    sentence = f"{format_bytes(memory.available_bytes)} are available of {format_bytes(memory.most_bytes)}"
+    if memory.most_bytes == memory.total_bytes:
+        return sentence
+    group = f"to which the control group {memory.cgroup} limits this session"
+    return f"{sentence}, {group} (the machine has {format_bytes(memory.total_bytes)})"
 
 
 def _gpus(smi: str, names: list[str], driver: str, devices: list[str]) -> Check:

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from cuzkops.remote.host import Completed
     from cuzkops.remote.layout import Layout
 
-_SPARE_BYTES = 16 * 2**20  # folders, links, manifest, configuration and the first logs
+_SPARE_BYTES = 8 << 20
+"""Folders and links of a release (1 MiB of the bundled one), and what a daemon writes at once: journal and logs."""
+_BLOCKS_SHARE = 1 / 32
+"""What the files of a layer take beyond its archive, in whole blocks: 3.2 % of the bundled runtime on ext4."""
 
 
 @dataclass(frozen=True)
@@ -100,33 +103,59 @@ def parse_inventory(completed: Completed) -> Inventory:
     return Inventory(parse_verdicts(lines), arrived, free)
 
 
-def check_space(layout: Layout, missing: Sequence[Item], inventory: Inventory) -> None:
-    """Refuse where the disk cannot take what is missing, layers unpacked and the largest archive beside them.
+@dataclass(frozen=True)
+class Shortage:
+    """A disk that cannot take what a release lacks.
 
-    Raises:
-        OpsError: It cannot; the sentence names need, free space and disk.
+    Args:
+        disk: Which, for people.
+        free_bytes: What is free there.
+        parts: What is needed for what: words -> bytes.
     """
+
+    disk: str
+    free_bytes: int
+    parts: dict[str, int]
+
+    @property
+    def need_bytes(self) -> int:
+        """All of it."""
+        return sum(self.parts.values())
+
+    @property
+    def message(self) -> str:
+        """Need, free space and disk, and what the need is made of."""
+        parts = ", ".join(f"{format_bytes(n_bytes)} for {words}" for words, n_bytes in self.parts.items() if n_bytes)
+        need, free = format_bytes(self.need_bytes), format_bytes(self.free_bytes)
+        return f"the disk is too small: need {need}, have {free} ({self.disk}); needed: {parts}"
+
+
+def find_shortages(layout: Layout, missing: Sequence[Item], inventory: Inventory) -> list[Shortage]:
+    """The disks that cannot take what is missing: layers unpacked, an archive beside them while it is, and keys."""
 
     def still_bytes(item: Item) -> int:
         return item.n_bytes - inventory.arrived_bytes.get(item.part(layout).rpartition("/")[2], 0)
 
-    needs: dict[str, int] = {}
-    layers = [item for item in missing if item.is_layer]
     circuits = [item for item in missing if not item.is_layer]
-    archive_bytes = max(map(still_bytes, layers), default=0)  # each is removed before the next one comes
-    unpacked = sum(item.unpacked_bytes for item in layers)
-    needed = {"layers": unpacked + archive_bytes, "circuits": sum(map(still_bytes, circuits))}
-    for folder, n_bytes in needed.items():
-        path = next((path for path in inventory.free_bytes if path.endswith(f"/{folder}")), None)
-        if path and n_bytes:
-            disk = inventory.free_bytes[path][0]
-            needs[disk] = needs.get(disk, _SPARE_BYTES) + n_bytes
-    for disk, free_bytes in inventory.free_bytes.values():
-        need_bytes = needs.get(disk, 0)
-        if need_bytes > free_bytes:
-            raise OpsError(
-                "disk-full",
-                f"the disk is too small: need {format_bytes(need_bytes)}, have {format_bytes(free_bytes)} ({disk})",
-                "remove old releases with `cuzkops clean`, or choose another folder",
-                {"need_bytes": need_bytes, "free_bytes": free_bytes, "disk": disk},
-            )
+    highest = held = 0
+    for item in missing:
+        if item.is_layer:  # each archive is removed before the next one comes
+            held += round(item.unpacked_bytes * (1 + _BLOCKS_SHARE))
+            highest = max(highest, held + still_bytes(item))
+    layers = ", ".join(item.label.removeprefix("layer ") for item in missing if item.is_layer)
+    needed = {
+        "layers": {f"layers ({layers})": held, "an archive beside them while it is unpacked": highest - held},
+        "circuits": {"keys": sum(map(still_bytes, circuits))},
+    }
+    disks: dict[str, dict[str, int]] = {}
+    for folder, (disk, _) in inventory.free_bytes.items():
+        parts = needed[folder.rpartition("/")[2]]
+        if sum(parts.values()):
+            disks.setdefault(disk, {}).update(parts)
+    spare = {"the release's folders, the journal and the first logs": _SPARE_BYTES}
+    found = (
+        Shortage(disk, free_bytes, disks[disk] | spare)
+        for disk, free_bytes in dict(inventory.free_bytes.values()).items()
+        if disk in disks
+    )
+    return [shortage for shortage in found if shortage.need_bytes > shortage.free_bytes]

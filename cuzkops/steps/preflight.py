@@ -11,13 +11,16 @@ from cuzkops.artifact.elf import glibc_version
 from cuzkops.errors import UnreadableError, UsageError
 from cuzkops.records import KillRecord
 from cuzkops.remote.daemon import DaemonView, describe_process, find_daemon
+from cuzkops.remote.host import FULL
 from cuzkops.remote.launching import release_config_script
 from cuzkops.remote.orphans import find_orphans
 from cuzkops.remote.probes import MIN_BYTES, HostFacts, ProcessInfo, probe_host, probe_processes, probe_pythons
 from cuzkops.remote.run_files import read_record
 from cuzkops.remote.script import TOOLS
+from cuzkops.steps.budgets import SMALLER_BUDGET, budget_findings
 from cuzkops.steps.findings import Finding
 from cuzkops.steps.preflight_gpu import gpu_findings
+from cuzkops.steps.room import advise
 from cuzkops.units import format_bytes
 from prover.protocol import SOCKET_PATH_LIMIT_BYTES
 
@@ -32,6 +35,9 @@ MONITORS = frozenset(
 )
 """Programs that watch a GPU and hold none of its memory worth naming."""
 _MAX_HOLDERS = 10
+_LEAST_BYTES = 1 << 20
+_LEAST_INODES = 64
+"""What a start takes at least: the journal, the logs and the records of a daemon."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,7 @@ def preflight_host(
     layout: Layout,
     need_bytes: int | None = None,
     *,
+    budget_bytes: int | None = None,
     needs_gpu: bool = True,
     need_gpu_bytes: int = 0,
     kernel: dict[str, str] | None = None,
@@ -58,6 +65,7 @@ def preflight_host(
         host: Where.
         layout: Where the daemon is or will be.
         need_bytes: Host memory that the new daemon needs; None where nobody knows it yet. ``auto`` is never a need.
+        budget_bytes: Its memory budget, where there is an explicit one: it must be held some day, whatever the need.
         needs_gpu: Whether others on the GPU stand in the way; a daemon on the host backend does not care.
         need_gpu_bytes: Memory that it needs on one GPU; with it devices, driver and huge pages are looked at, too.
         kernel: ``roots(...)`` of a recording; the real folders by default.
@@ -68,11 +76,18 @@ def preflight_host(
     own = _own_processes(host, layout, daemon, facts, seen=seen, kernel=kernel)
     own_pids = {process.pid for process in own}
     others = [process for process in seen if process.pid not in own_pids]
-    findings = [*_folder_findings(facts), *_socket_findings(layout), *_visibility_findings(facts), *unreadable]
+    findings = [
+        *_folder_findings(host, layout, facts),
+        *_socket_findings(layout),
+        *_visibility_findings(facts),
+        *unreadable,
+    ]
     if need_bytes is not None:
         giving_back = sum(process.footprint_bytes for process in own)
         in_the_way = [process for process in others if process.footprint_bytes >= MIN_BYTES][:_MAX_HOLDERS]
         findings += _memory_findings(facts, need_bytes, giving_back, in_the_way)
+    if budget_bytes is not None:
+        findings += budget_findings(host, layout, budget_bytes, facts, need_bytes)
     if needs_gpu:
         findings += [_gpu_finding(process) for process in others if _uses_gpu(process)]
     if need_gpu_bytes:
@@ -190,10 +205,9 @@ def _memory_findings(facts: HostFacts, need_bytes: int, giving_back: int, holder
         message += f" (the control group {facts.memory.cgroup} is limited to {format_bytes(limit)})"
     held = "; ".join(map(describe_process, holders))
     message += f"; memory is held by {held}" if holders else "; no process that is visible here holds much of it"
-    most = facts.memory.total_bytes if limit is None else min(limit, facts.memory.total_bytes)
-    if need_bytes > most:
-        message += f"; it can never fit: this session may have {format_bytes(most)} in all"
-        hint = "use a smaller budget (--budget, --need), or a host or control group with more memory"
+    if need_bytes > facts.memory.most_bytes:
+        message += f"; it can never fit: this session may have {format_bytes(facts.memory.most_bytes)} in all"
+        hint = SMALLER_BUDGET
     else:
         hint = _stop_or_adopt(holders) if holders else "run `cuzkops wait-memory` if something was stopped just now"
         hint += ", or use a smaller budget"
@@ -223,15 +237,32 @@ def _stop_or_adopt(holders: list[ProcessInfo]) -> str:
     return "; ".join([*texts, adopt])
 
 
-def _folder_findings(facts: HostFacts) -> list[Finding]:
-    where = f"folder {facts.folder}"
+def _folder_findings(host: Host, layout: Layout, facts: HostFacts) -> list[Finding]:
+    where, parent = f"folder {facts.folder}", facts.folder_parent
+    if full := _fullness(facts):  # before anything else: a full disk looks like one that may not be written
+        return [Finding("disk-full", "error", where, full, advise(host, layout, _LEAST_BYTES, facts.disk_free_bytes))]
     if not facts.folder_writable:
-        message = f"{facts.user} cannot write in {facts.folder_parent}"
+        why = facts.folder_refusal or "no reason was given"
+        message = f"{facts.user} cannot write in {parent}: {why}"
         return [Finding("folder-not-writable", "error", where, message, "use another --remote-dir or user")]
     if not facts.folder_executable:
-        message = f"nothing can be executed in {facts.folder_parent}: it is mounted noexec"
+        message = f"nothing can be executed in {parent}: it is mounted noexec"
         return [Finding("folder-noexec", "error", where, message, "use a --remote-dir on another file system")]
     return []
+
+
+def _fullness(facts: HostFacts) -> str:
+    """In which way the disk is full; empty where it is not."""
+    parent, free, inodes = facts.folder_parent, format_bytes(facts.disk_free_bytes), facts.disk_free_inodes
+    if facts.disk_free_bytes < _LEAST_BYTES:
+        return (
+            f"the disk is full: {free} are free in {parent}, and a daemon writes {format_bytes(_LEAST_BYTES)} at once"
+        )
+    if inodes is not None and inodes < _LEAST_INODES:
+        return f"the disk is full: {inodes} more files can be made in {parent} ({free} are free: it lacks inodes)"
+    if facts.folder_refusal.endswith(FULL):
+        return f"the disk is full: {facts.user} cannot write in {parent}: {facts.folder_refusal}"
+    return ""
 
 
 def _socket_findings(layout: Layout) -> list[Finding]:

@@ -123,7 +123,12 @@ class Replacement:
             need_bytes = declared if declared is not None else foreseen
             need_gpu_bytes = answer.need_gpu_bytes
             report = preflight_host(
-                self._host, self._layout, need_bytes, needs_gpu=need_gpu_bytes > 0, need_gpu_bytes=need_gpu_bytes
+                self._host,
+                self._layout,
+                need_bytes,
+                budget_bytes=release.budget_bytes,
+                needs_gpu=need_gpu_bytes > 0,
+                need_gpu_bytes=need_gpu_bytes,
             )
             raise_problems(answer, report.findings)
             warn(self._observer, report.findings)

@@ -28,7 +28,8 @@ from cuzkops.remote.releases import (
 )
 from cuzkops.steps.clean import CleanResult, clean
 from cuzkops.steps.findings import Finding
-from cuzkops.steps.inventory import Inventory, Item, check_space, parse_inventory, unpacked_bytes
+from cuzkops.steps.inventory import Inventory, Item, find_shortages, parse_inventory, unpacked_bytes
+from cuzkops.steps.room import advise
 from cuzkops.steps.verify import LONGEST_S, join_script, read_release
 from cuzkops.units import format_bytes
 
@@ -134,7 +135,8 @@ def ship(
     _check_host_circuits(host, request, inventory)
     missing = [item for item in items if item.sha256 not in inventory.verdicts.whole]
     lists = {item.sha256: _files_sha256(item) for item in missing if item.is_layer}
-    check_space(layout, missing, inventory)
+    for finding in _space_findings(host, layout, request, missing, inventory):
+        raise OpsError(finding.code, finding.message, finding.hint, finding.details)
     damage = _damaged_release(host, layout, request, inventory)
     repaired = _repairs(host, request.release_id, missing, inventory, damage)
     for sentence in repaired:
@@ -164,11 +166,23 @@ def preflight_space(host: Host, layout: Layout, request: ShipRequest) -> list[Fi
     done = host.run(present_items_script(layout, request)).check()
     inventory = parse_inventory(done)
     missing = [item for item in _items(request) if item.sha256 not in inventory.verdicts.whole]
-    try:
-        check_space(layout, missing, inventory)
-    except OpsError as error:
-        return [Finding(error.code, "error", "disk", error.message, error.hint, error.details)]
-    return []
+    return _space_findings(host, layout, request, missing, inventory)
+
+
+def _space_findings(
+    host: Host, layout: Layout, request: ShipRequest, missing: list[Item], inventory: Inventory
+) -> list[Finding]:
+    found = []
+    for short in find_shortages(layout, missing, inventory):
+        details: dict[str, object] = {
+            "need_bytes": short.need_bytes,
+            "free_bytes": short.free_bytes,
+            "disk": short.disk,
+            "parts": short.parts,
+        }
+        hint = advise(host, layout, short.need_bytes, short.free_bytes, protect=(request.release_id,))
+        found.append(Finding("disk-full", "error", "disk", short.message, hint, details))
+    return found
 
 
 def present_items_script(layout: Layout, request: ShipRequest) -> Script:

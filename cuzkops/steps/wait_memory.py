@@ -42,9 +42,9 @@ _CHECK_CALM_S = 6.0  # the calm window of a host where nothing was killed takes 
 
 _HINTS = {
     "tmpfs-left": "remove what is left over (rm FILE; ipcrm -m ID for sysv:ID), then run wait-memory again",
-    "other-tenant": "stop it (`cuzkops kill --pid PID`) or give the new daemon a smaller budget (--need)",
+    "other-tenant": "stop it (`cuzkops kill --pid PID`) or give the new daemon a smaller budget (--budget)",
     "hugetlb-pool": "make the pool smaller (sysctl vm.nr_hugepages=N on the host), then run wait-memory again",
-    "short": "stop another process (`cuzkops kill --pid PID`) or give the new daemon a smaller budget (--need)",
+    "short": "stop another process (`cuzkops kill --pid PID`) or give the new daemon a smaller budget (--budget)",
     "still-running": "run `cuzkops kill` again: it goes on with the same processes",
 }
 _AGAIN = "run wait-memory again: it judges the same kill, and --timeout lets it wait longer"

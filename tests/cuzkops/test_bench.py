@@ -188,6 +188,11 @@ def test_the_machine_is_read_without_anything_that_may_be_missing(host: LocalHos
     assert (machine.memory_bytes, machine.thp) == (16000000 * 1024, "never")
     empty = parse_machine("")
     assert (empty.hostname, empty.n_cpus, empty.gpus, empty.driver) == ("", 0, [], "")
+    assert machine.memory_limit_bytes is None
+    group = {"sys/fs/cgroup/box/memory.max": f"{3 << 30}\n", "proc/self/cgroup": "0::/box\n"}
+    limited = read_machine(host, kernel=recorded_kernel(tmp_path / "limited", files=files | group))
+    assert limited.memory_limit_bytes == 3 << 30
+    assert limited.memory_text == "3.00 GiB of 15.26 GiB (control group)"
 
 
 def test_a_label_of_several_lines_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from cuzkops.configuration import load_configuration
 from cuzkops.remote import audit
 from cuzkops.remote.layout import Layout
 from cuzkops.steps.clean import clean, look, plan_clean
+from cuzkops.steps.room import advise
 from cuzkops.steps.ship import ShipRequest, plan_ship, ship
 
 if TYPE_CHECKING:
@@ -149,3 +150,25 @@ def test_the_releases_are_listed_with_what_a_rollback_goes_to(
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].endswith("its manifest cannot be read")
     assert lines[1].startswith(f"{current}  current   built 20")
+
+
+def test_the_advice_names_what_a_clean_would_free_and_else_what_lies_there(
+    host: Host, layout: Layout, shipper: Shipper
+) -> None:
+    current = shipper.ship(layout)
+    Path(layout.current).symlink_to(f"releases/{current}")
+    text = advise(host, layout, 1 << 60, 0)
+    assert text.startswith(f"{layout.remote_dir} holds layers ")
+    assert "nothing of which a clean would remove: remove something else on that disk; no other disk" in text
+    for _ in range(2):
+        shipper.ship(layout)
+    assert advise(host, layout, 1, 0).startswith("`cuzkops clean --keep 0` would free ")
+    for _ in range(4):
+        newest = shipper.ship(layout)
+    text = advise(host, layout, 1, 0, protect=(newest,))
+    assert text.startswith("`cuzkops clean` would free ")
+    assert text.endswith(" there (1 release, 1 layer, 1 key)")
+    assert advise(host, layout, 1 << 60, 0).startswith("`cuzkops clean --keep 0` would free ")
+    assert ", which is not enough; no other disk" in advise(host, layout, 1 << 60, 0)
+    freed = clean(host, layout).sentence
+    assert freed.rpartition(": ")[2].removesuffix(" are free again") in text

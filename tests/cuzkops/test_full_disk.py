@@ -21,7 +21,9 @@ from cuzkops.remote import lock
 from cuzkops.remote.layout import Layout
 from cuzkops.steps.aim import KillRequest
 from cuzkops.steps.clean import clean
+from cuzkops.steps.doctor import examine_host
 from cuzkops.steps.kill import kill
+from cuzkops.steps.preflight import preflight_host
 from cuzkops.steps.status import status
 from cuzkops.steps.unlock import unlock
 
@@ -201,3 +203,25 @@ def test_without_a_reserve_the_sentence_says_that_the_disk_is_full(
     assert "cuzkops doctor" in caught.value.hint
     assert not Path(layout.lock).exists()
     assert status(host, layout).holder is None
+
+
+def test_a_full_disk_is_called_that_and_not_a_folder_that_may_not_be_written(
+    host: LocalHost, layout: Layout, exhaust: Callable[[], None]
+) -> None:
+    use_once(host, layout)
+    assert preflight_host(host, layout, needs_gpu=False).findings == []
+    exhaust()
+    (finding,) = preflight_host(host, layout, needs_gpu=False).findings
+    assert (finding.code, finding.severity) == ("disk-full", "error")
+    assert finding.message.startswith("the disk is full: ")
+    assert "another --remote-dir or user" not in finding.hint
+    names = [check.name for check in examine_host(host, layout) if check.state == "error"]
+    assert names == ["disk-full"]
+
+
+def test_a_folder_that_may_not_be_written_says_why(host: LocalHost, small: Path, layout: Layout) -> None:
+    use_once(host, layout)
+    subprocess.run(["mount", "-o", "remount,ro", str(small)], check=True)
+    (finding,) = preflight_host(host, layout, needs_gpu=False).findings
+    assert finding.code == "folder-not-writable"
+    assert finding.message.endswith(": Read-only file system")

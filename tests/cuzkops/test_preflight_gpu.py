@@ -141,6 +141,10 @@ def test_the_disk_is_held_against_what_the_host_lacks(
         (finding,) = preflight_space(host, layout, ShipRequest(artifact, large))
         assert (finding.code, finding.where) == ("disk-full", "disk")
         assert "the disk is too small: need " in finding.message
+        assert "needed: 1.00 GiB for keys, " in finding.message
+        assert "for the release's folders, the journal and the first logs" in finding.message
+        assert finding.hint.startswith("`cuzkops clean --keep 0` would free ")
+        assert "(1 release, 3 layers, 1 key), which is not enough; " in finding.hint
         assert preflight_space(host, layout, ShipRequest(artifact, small)) == []  # nothing has to travel
 
 

@@ -190,6 +190,10 @@ def test_a_disk_that_is_too_small_is_noticed_before_anything_travels(
     with pytest.raises(OpsError, match=r"the disk is too small: need \d+.* MiB, have 7.00 KiB \(.* on /") as caught:
         ship(SmallDisk(host, ""), layout, request_)  # type: ignore[arg-type] # two methods do
     assert caught.value.code == "disk-full"
+    parts = caught.value.details["parts"]
+    assert isinstance(parts, dict)
+    assert sum(parts.values()) == caught.value.details["need_bytes"]
+    assert next(iter(parts)) == "layers (runtime, native, app)"
     assert names(layout.layers) == []
 
 

@@ -122,7 +122,9 @@ def test_space_is_looked_for_before_anything_travels(
     monkeypatch.setattr("cuzkops.steps.inventory._SPARE_BYTES", free - 1024)
     with pytest.raises(OpsError, match="the disk is too small") as refused:
         ship(host, layout, request_)
-    assert refused.value.hint.startswith("remove old releases with `cuzkops clean`")
+    assert refused.value.hint.startswith(
+        f"{layout.remote_dir} holds next to nothing: remove something else on that disk; "
+    )
     assert parts(layout) == []
 
 
