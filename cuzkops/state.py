@@ -98,6 +98,12 @@ class RunFolder:
         except OSError as error:
             raise unwritable(self.memory, error) from error
 
+    def remove_empty(self) -> None:
+        """Remove the folder of a run that did nothing; one that holds something stays."""
+        with contextlib.suppress(OSError):
+            self.logs.rmdir()
+            self.path.rmdir()
+
     def write(self, record: RunRecord) -> None:
         """Write ``run.json`` whole.
 

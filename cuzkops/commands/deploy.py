@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from cuzkops.commands.build import DEFAULT_ARTIFACT, build_request
 from cuzkops.commands.options import (
@@ -32,13 +34,11 @@ from cuzkops.units import format_duration_s, parse_duration_s
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import typer
-
     from cuzkops.memory_verdict import Reason, Sample
     from cuzkops.rendering import Screen
     from cuzkops.session import Session
     from cuzkops.state import RunFolder, State
-    from cuzkops.steps.deploy import DeployResult
+    from cuzkops.steps.deploy import AlreadyRunning, DeployResult
     from cuzkops.steps.ship import Transfer
 
 
@@ -57,13 +57,18 @@ def deploy(
     grace: Grace = None,
     thorough: Thorough = False,
     keep: Keep = KEEP,
+    restart: Annotated[
+        bool, typer.Option("--restart", help="Stop and start the daemon also where it runs exactly this already.")
+    ] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Build, ship, check, stop the old daemon, wait for its memory, launch the new one, and verify what runs.
 
-    Everything is checked before the running daemon is touched. If the memory does not come back within --timeout,
-    nothing is launched (status 4). If the new daemon does not start, the release that ran before is started again.
-    --dry-run shows what would happen with --artifact, or with what `cuzkops build` made last.
+    What can be found without stopping the running daemon is checked before it is touched: the host, its memory and
+    disk, and the configuration. A daemon that runs exactly this already, and is ready, is left alone; --restart starts
+    it anew. If the memory does not come back within --timeout, nothing is launched (status 4). If the new daemon does
+    not start, the release that ran before is started again. --dry-run shows what would happen with --artifact, or with
+    what `cuzkops build` made last.
     """
     from cuzkops.remote.lock import this_process  # noqa: PLC0415 - `--help` loads no records
     from cuzkops.steps import deploy as step  # noqa: PLC0415 - the same
@@ -90,9 +95,16 @@ def deploy(
             state=state,
         )
         if dry_run:
-            place.screen.plan(step.plan(host, layout, request, load_artifact(artifact or DEFAULT_ARTIFACT)))
+            place.screen.plan(
+                step.plan(host, layout, request, load_artifact(artifact or DEFAULT_ARTIFACT), restart=restart)
+            )
             return
-        result = step.deploy(host, layout, request, DeployView(place.session, run, place.again("deploy"), place.placed))
+        view = DeployView(place.session, run, place.again("deploy"), place.placed)
+        result = (step.deploy if restart else step.deploy_changes)(host, layout, request, view)
+        if isinstance(result, step.AlreadyRunning):
+            run.remove_empty()
+            place.screen.result(result, already_text(place, result))
+            return
         run.write(result.run)
     place.screen.result(result, deployed_text(place, result))
 
@@ -187,6 +199,15 @@ def deployed_text(place: Place, result: DeployResult) -> str:
         f"(deployed in {format_duration_s(result.seconds)})\n"
         f"prove:  {place.command(f'prove {circuit} WITNESS.wtns')}\n"
         f"timing: {place.command('logs')} --parse"
+    )
+
+
+def already_text(place: Place, result: AlreadyRunning) -> str:
+    """Why nothing was done, for people."""
+    daemon = result.daemon
+    return (
+        f"{daemon.name} on {place.target} is already running release {result.release_id} as pid {daemon.pid}: "
+        f"nothing to do\nto start it anew: {place.again('deploy')} --restart"
     )
 
 

@@ -6,11 +6,12 @@ import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from cuzkops.records import RunRecord
 from cuzkops.remote.lock import held, planned, refuse_locked
 from cuzkops.remote.probes import host_script, processes_script
+from cuzkops.steps.already import running_already
 from cuzkops.steps.build import built, load_artifact
 from cuzkops.steps.check_here import check_here
 from cuzkops.steps.findings import raise_findings
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from cuzkops.steps.launch import LaunchResult
     from cuzkops.steps.preflight import PreflightReport
     from cuzkops.steps.ship import ShipResult
-    from prover.protocol import CheckAnswer
+    from prover.protocol import CheckAnswer, DaemonRecord
 
 
 @dataclass(frozen=True)
@@ -123,6 +124,25 @@ class DeployResult:
     seconds: float
 
 
+@dataclass(frozen=True)
+class AlreadyRunning:
+    """A deploy that had nothing to do.
+
+    Args:
+        release_id: What it would have started.
+        daemon: The daemon that runs exactly that, and is ready.
+        warnings: What preflight found odd.
+        shipped: What was looked at on the host.
+        seconds: Time of the whole.
+    """
+
+    release_id: str
+    daemon: DaemonRecord
+    warnings: tuple[Finding, ...]
+    shipped: ShipResult
+    seconds: float
+
+
 def deploy(host: Host, layout: Layout, request: DeployRequest, observer: Observer) -> DeployResult:
     """Preflight, build, preflight of the result, lock, ship, check, kill, wait, launch, unlock.
 
@@ -138,7 +158,14 @@ def deploy(host: Host, layout: Layout, request: DeployRequest, observer: Observe
         TimeoutExpired: The memory did not come back: nothing was launched.
         OpsError: A step failed; if the new daemon failed, the previous release was started again where one ran.
     """
-    return _Deploy(host, layout, request, observer).run()
+    return cast("DeployResult", _Deploy(host, layout, request, observer).run(restart=True))
+
+
+def deploy_changes(
+    host: Host, layout: Layout, request: DeployRequest, observer: Observer
+) -> DeployResult | AlreadyRunning:
+    """Do the same as ``deploy``, but leave a daemon alone that runs exactly this release and is ready."""
+    return _Deploy(host, layout, request, observer).run(restart=False)
 
 
 class _Deploy:
@@ -151,8 +178,8 @@ class _Deploy:
         self._observer = observer
         self._begin_s = time.monotonic()
 
-    def run(self) -> DeployResult:
-        """The procedure."""
+    def run(self, *, restart: bool) -> DeployResult | AlreadyRunning:
+        """The procedure; without ``restart`` it ends where what it would start runs already."""
         self._observer.if_interrupted("nothing was changed")
         report = self._preflight_host()
         with self._artifact() as artifact:
@@ -160,6 +187,9 @@ class _Deploy:
             with held(self._host, self._layout, self._request.owner, self._observer.says) as set_step:
                 shipped = self._ship(artifact, set_step)
                 release = _release(shipped.release_id, artifact, self._request.config)
+                if not restart and (daemon := self._already(release, shipped)) is not None:
+                    took_s = time.monotonic() - self._begin_s
+                    return AlreadyRunning(release.release_id, daemon, tuple(warnings), shipped, took_s)
                 replacement = Replacement(self._host, self._layout, release, self._request.terms, self._observer)
                 replaced = replacement.run(set_step)
         return DeployResult(
@@ -227,6 +257,11 @@ class _Deploy:
             done(f"release {shipped.release_id}: {sent} ({format_bytes(shipped.bytes_sent)})")
         return shipped
 
+    def _already(self, release: Release, shipped: ShipResult) -> DaemonRecord | None:
+        if shipped.sent or shipped.repaired:  # the daemon may have the files that were damaged
+            return None
+        return running_already(self._host, self._layout, release, _host_keys(self._request.config))
+
     def _run_record(self, launched: LaunchResult, facts: HostFacts) -> RunRecord:
         config = self._request.config
         circuits = {name: circuit.sha256 for name, circuit in config.circuits.items()} | config.host_circuits
@@ -236,6 +271,10 @@ class _Deploy:
 def _release(release_id: str, artifact: Artifact, config: DeployConfig) -> Release:
     circuits = {name: circuit.sha256 for name, circuit in config.circuits.items()} | config.host_digests
     return Release(release_id, artifact.manifest, config.sha256, circuits, config.budget_bytes)
+
+
+def _host_keys(config: DeployConfig) -> list[str]:
+    return [where for where in config.host_circuits.values() if where.startswith("/")]
 
 
 def record_run(
@@ -268,7 +307,9 @@ def record_run(
     )
 
 
-def plan(host: Host, layout: Layout, request: DeployRequest, artifact: Artifact) -> list[Script]:
+def plan(
+    host: Host, layout: Layout, request: DeployRequest, artifact: Artifact, *, restart: bool = True
+) -> list[Script]:
     """Every script by which a deploy of this artifact would change the host, in order, and the longer looks between.
 
     Looks at the host to know whom it would stop; changes nothing.
@@ -278,12 +319,15 @@ def plan(host: Host, layout: Layout, request: DeployRequest, artifact: Artifact)
         layout: Which daemon there.
         request: What to deploy.
         artifact: What would be shipped.
+        restart: Whether a daemon that runs exactly this is replaced, too.
 
     Raises:
         UsageError: The daemon that runs may not be stopped.
     """
     shipping = request.shipping(artifact)
     release = _release(shipping.release_id, artifact, request.config)
-    steps = {"ship": plan_ship(layout, shipping), **plan_replacement(host, layout, release, request.terms)}
+    steps = {"ship": plan_ship(layout, shipping)}
+    if restart or running_already(host, layout, release, _host_keys(request.config)) is None:
+        steps |= plan_replacement(host, layout, release, request.terms)
     look = [host_script(layout.home), processes_script(), present_items_script(layout, shipping)]
     return [*look, *planned(layout, request.owner, steps)]

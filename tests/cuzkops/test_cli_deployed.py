@@ -113,6 +113,28 @@ def test_a_second_deploy_stops_the_first_daemon(deploy: Callable[..., Any]) -> N
     assert not Path(f"/proc/{first['daemon']['pid']}/exe").exists()
 
 
+def test_an_unchanged_deploy_has_nothing_to_do_and_leaves_the_daemon_alone(
+    deploy: Callable[..., Any], tmp_path: Path
+) -> None:
+    first = deploy()[1]["launched"]["daemon"]
+    status, document, err = deploy()
+    assert status == 0
+    assert "launched" not in document
+    assert (document["release_id"], document["daemon"]["pid"]) == (first["release_id"], first["pid"])
+    assert "kill: " not in err
+    assert Path(f"/proc/{first['pid']}/exe").exists()
+    assert not (tmp_path / "remote dir" / "lock").exists()
+    assert len(list((open_state().root / "runs").iterdir())) == 1  # nothing ran, so there is no run
+    titles = [script["title"] for script in deploy("--dry-run")[1]["plan"]]
+    assert not [title for title in titles if title.startswith(("check release", "launch release"))]
+    titles = [script["title"] for script in deploy("--dry-run", "--restart")[1]["plan"]]
+    assert [title for title in titles if title.startswith("launch release")]
+    status, document, _ = deploy("--restart")
+    assert (status, document["killed"]["processes"][0]["pid"]) == (0, first["pid"])
+    again = document["launched"]["daemon"]
+    assert (again["release_id"], again["pid"] != first["pid"]) == (first["release_id"], True)
+
+
 def test_a_daemon_with_circuits_is_not_replaced_by_one_without_unasked(
     place: list[str],
     make_artifact: Callable[..., Artifact],
