@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import kernels
 from kernels.interface import KernelError
+from prover.check_keys import LIMIT_S, read_keys
 from prover.config import ConfigProblemsError, load_config
 from prover.errors import CapacityError, InputError
 from prover.formats.zkey import read_header
@@ -20,6 +21,7 @@ from prover.protocol import CheckAnswer, Problem
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from prover.check_keys import KeysRead
     from prover.config import CircuitFile, Config
 
 AUTO_SHARE = 0.8
@@ -95,7 +97,7 @@ def examine(config: Config) -> Findings:
         try:
             plans.append(plan_circuit(circuit, threads))
         except InputError as error:
-            problems.append(Problem(where=f"circuits.{i} ({circuit.name})", message=error.message, hint=error.hint))
+            problems.append(_circuit_problem(i, circuit, error))
     if (problem := _backend_problem(config)) is not None:
         problems.append(problem)
     budget_bytes = config.settings.memory.budget_bytes
@@ -106,6 +108,18 @@ def examine(config: Config) -> Findings:
 def auto_budget_bytes() -> int:
     """The share of the memory that this process has or could have which it may plan with."""
     return int(AUTO_SHARE * (available_bytes() + rss_and_peak_bytes()[0]))
+
+
+def _circuit_problem(i: int, circuit: CircuitFile, error: InputError) -> Problem:
+    return Problem(where=f"circuits.{i} ({circuit.name})", message=error.message, hint=error.hint)
+
+
+def _key_problems(config: Config, keys: KeysRead) -> list[Problem]:
+    return [
+        _circuit_problem(i, circuit, keys.problems[circuit.path])
+        for i, circuit in enumerate(config.circuits)
+        if circuit.path in keys.problems
+    ]
 
 
 def _backend_problem(config: Config) -> Problem | None:
@@ -155,16 +169,20 @@ def check_command(file: Path, remote_dir: Path, *, as_json: bool) -> int:
         _show(answer, as_json=as_json)
         return InputError.exit_status
     findings = examine(config)
-    problems = [*findings.problems, *findings.misfits]
+    keys = read_keys(config, findings.plan.circuits)
+    wrong = [*findings.problems, *_key_problems(config, keys)]
+    problems = [*wrong, *findings.misfits]
     answer = CheckAnswer(
         ok=not problems,
         problems=problems,
         need_host_bytes=need_host_bytes(config, findings.plan),
         need_gpu_bytes=0,  # the host backend takes none
         config_sha256=config.sha256,
+        keys_bytes=keys.n_bytes,
+        keys_read_bytes=keys.read_bytes,
     )
     _show(answer, as_json=as_json)
-    if findings.problems:
+    if wrong:
         return InputError.exit_status
     return CapacityError.exit_status if findings.misfits else 0
 
@@ -226,3 +244,6 @@ def _show(answer: CheckAnswer, *, as_json: bool) -> None:
         )
     if answer.ok:
         show(f"in order; the daemon will need {answer.need_host_bytes} bytes of host memory\n")
+        if answer.keys_read_bytes < answer.keys_bytes:
+            read = f"{answer.keys_read_bytes} of {answer.keys_bytes} bytes"
+            show(f"of the keys {read} were read in {LIMIT_S:g} s: a start reads the rest\n")

@@ -293,3 +293,5 @@ class CheckAnswer(Record):
     need_host_bytes: int
     need_gpu_bytes: int
     config_sha256: Sha256
+    keys_bytes: int = Field(default=0, description="size of the keys together; 0 from a version that reads none")
+    keys_read_bytes: int = Field(default=0, description="how much of them was read whole, or was loaded before")

@@ -65,10 +65,10 @@ def deploy(
     """Build, ship, check, stop the old daemon, wait for its memory, launch the new one, and verify what runs.
 
     What can be found without stopping the running daemon is checked before it is touched: the host, its memory and
-    disk, and the configuration. A daemon that runs exactly this already, and is ready, is left alone; --restart starts
-    it anew. If the memory does not come back within --timeout, nothing is launched (status 4). If the new daemon does
-    not start, the release that ran before is started again. --dry-run shows what would happen with --artifact, or with
-    what `cuzkops build` made last.
+    disk, the configuration, and the keys, of which as much is read as a minute allows. A daemon that runs exactly this
+    already, and is ready, is left alone; --restart starts it anew. If the memory does not come back within --timeout,
+    nothing is launched (status 4). If the new daemon does not start, the release that ran before is started again.
+    --dry-run shows what would happen with --artifact, or with what `cuzkops build` made last.
     """
     from cuzkops.remote.lock import this_process  # noqa: PLC0415 - `--help` loads no records
     from cuzkops.steps import deploy as step  # noqa: PLC0415 - the same
@@ -101,11 +101,17 @@ def deploy(
             return
         view = DeployView(place.session, run, place.again("deploy"), place.placed)
         result = (step.deploy if restart else step.deploy_changes)(host, layout, request, view)
-        if isinstance(result, step.AlreadyRunning):
-            run.remove_empty()
-            place.screen.result(result, already_text(place, result))
-            return
-        run.write(result.run)
+        _show(place, run, result)
+
+
+def _show(place: Place, run: RunFolder, result: DeployResult | AlreadyRunning) -> None:
+    from cuzkops.steps.deploy import AlreadyRunning  # noqa: PLC0415 - `--help` loads no records
+
+    if isinstance(result, AlreadyRunning):
+        run.remove_empty()
+        place.screen.result(result, already_text(place, result))
+        return
+    run.write(result.run)
     place.screen.result(result, deployed_text(place, result))
 
 

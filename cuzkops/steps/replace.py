@@ -132,7 +132,8 @@ class Replacement:
             )
             raise_problems(answer, report.findings)
             warn(self._observer, report.findings)
-            done(f"the configuration is in order; it will need {format_bytes(answer.need_host_bytes)} of memory")
+            need = f"it will need {format_bytes(answer.need_host_bytes)} of memory"
+            done(f"the configuration is in order; {need}{_keys_text(answer)}")
         return answer, need_bytes
 
     def _release_that_runs(self) -> str | None:
@@ -201,6 +202,16 @@ class Replacement:
         self._set_step(name)
         with observed(self._observer, name) as done:
             yield done
+
+
+def _keys_text(answer: CheckAnswer) -> str:
+    """How far the keys were read, as a part of a sentence."""
+    if not answer.keys_bytes:
+        return ""
+    if answer.keys_read_bytes == answer.keys_bytes:
+        return "; its keys are sound as far as their points are on the curve"
+    read = f"{format_bytes(answer.keys_read_bytes)} of {format_bytes(answer.keys_bytes)}"
+    return f"; of its keys {read} were read: the launch reads the rest, after the old daemon has stopped"
 
 
 def plan_replacement(host: Host, layout: Layout, release: Release, terms: Terms) -> dict[str, list[Script]]:

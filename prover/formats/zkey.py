@@ -129,13 +129,15 @@ class PointGroup:
 
     Args:
         title: The section, and what they are.
-        offset: Of the first one in the file, in bytes.
-        points: All of them.
+        offset: Of the first of all of them in the file, in bytes.
+        points: All of them, or a piece of them.
+        first: Index of the first point of the piece among all of them.
     """
 
     title: str
     offset: int
     points: G1Affine | G2Affine
+    first: int = 0
 
 
 def read_header(path: Path) -> ZkeyHeader:
@@ -145,7 +147,7 @@ def read_header(path: Path) -> ZkeyHeader:
         InputError: See ``read_zkey``.
     """
     with Container(path, "zkey", VERSION) as file:
-        return _read_header(file)
+        return read_open_header(file)
 
 
 def read_zkey(path: Path, *, with_digest: bool = True) -> Zkey:
@@ -160,7 +162,7 @@ def read_zkey(path: Path, *, with_digest: bool = True) -> Zkey:
             agree with another, or a point that must not be infinity is.
     """
     with Container(path, "zkey", VERSION) as file:
-        header = _read_header(file)
+        header = read_open_header(file)
         matrix_a, matrix_b = _read_matrices(file, header)
         return Zkey(
             name=file.name,
@@ -184,19 +186,24 @@ def read_public_part(path: Path) -> tuple[ZkeyHeader, G1Affine]:
         InputError: See ``read_zkey``.
     """
     with Container(path, "zkey", VERSION) as file:
-        header = _read_header(file)
+        header = read_open_header(file)
         return header, G1Affine(file.read_limbs(file.section(3, "IC"), G1Affine.width))
 
 
 def public_points(header: ZkeyHeader, ic: G1Affine) -> list[PointGroup]:
     """The points of a verification key, and beta1 and delta1."""
+    return [*header_points(header), PointGroup("section 3 (IC)", header.offsets[3], ic)]
+
+
+def header_points(header: ZkeyHeader) -> list[PointGroup]:
+    """The six points of section 2."""
     groups = []
     at = header.offsets[2] + POINTS_OFFSET
     for name in ("alpha1", "beta1", "beta2", "gamma2", "delta1", "delta2"):
         points: G1Affine | G2Affine = getattr(header, name)
         groups.append(PointGroup(f"section 2 (header), {name}", at, points))
         at += points.n_bytes
-    return [*groups, PointGroup("section 3 (IC)", header.offsets[3], ic)]
+    return groups
 
 
 def all_points(zkey: Zkey) -> list[PointGroup]:
@@ -246,8 +253,9 @@ def check_subgroups(name: str, groups: list[PointGroup], threads: int) -> None:
 
 
 def _refuse_point(name: str, group: PointGroup, index: int, expected: str, found: str) -> NoReturn:
+    index += group.first
     offset = group.offset + 8 * group.points.width * index
-    where = f"{group.title}, point {index}" if len(group.points) > 1 else group.title
+    where = f"{group.title}, point {index}" if len(group.points) > 1 or group.first else group.title
     raise InputError(
         "zkey-point",
         f"{name}: {where} at byte {offset}: expected {expected}, found {found}",
@@ -298,7 +306,8 @@ def read_protocol(file: Container) -> int:
     return file.read_u32(section, 0, 1)[0]
 
 
-def _read_header(file: Container) -> ZkeyHeader:
+def read_open_header(file: Container) -> ZkeyHeader:
+    """Read the header of an open zkey file: see ``read_header``."""
     section = file.section(2, "header")
     if read_protocol(file) == 1:
         # The primes first: every length depends on them, and a wrong curve should be called that.
@@ -342,16 +351,27 @@ def _n_coefficients(file: Container, value_bytes: int) -> int:
 
 def _read_matrices(file: Container, header: ZkeyHeader) -> tuple[CsrRows, CsrRows]:
     entries = file.read_records(file.section(4, "coefficients"), 4, COEFFICIENT)
+    check_entries(file, entries, header)
+    in_b = entries["matrix"] == 1
+    return _rows(entries[~in_b], header), _rows(entries[in_b], header)
+
+
+def check_entries(
+    file: Container, entries: np.ndarray[tuple[int], np.dtype[np.void]], header: ZkeyHeader, first: int = 0
+) -> None:
+    """Check the numbers of section 4, or of a piece of it that begins with entry ``first``.
+
+    Raises:
+        InputError: One of them is too large.
+    """
     limits = (("matrix", 2), ("row", header.domain_size), ("wire", header.n_vars))
     for word, (field, limit) in enumerate(limits):
         bad = np.flatnonzero(entries[field] >= limit)
         if len(bad):
-            index = int(bad[0])
+            index = first + int(bad[0])
             at = file.section(4, "coefficients").offset + 4 + COEFFICIENT_BYTES * index + 4 * word
             place = f"section 4 (coefficients), entry {index}, {field}"
-            file.mismatch(place, at, f"a number below {limit}", entries[field][index])
-    in_b = entries["matrix"] == 1
-    return _rows(entries[~in_b], header), _rows(entries[in_b], header)
+            file.mismatch(place, at, f"a number below {limit}", entries[field][bad[0]])
 
 
 def _rows(entries: np.ndarray[tuple[int], np.dtype[np.void]], header: ZkeyHeader) -> CsrRows:

@@ -101,6 +101,23 @@ def test_the_prover_beside_this_tool_is_asked_where_the_artifact_does_not_run(
     assert any("colour" in finding.where for finding in here.findings)
 
 
+def test_a_point_that_is_off_its_curve_is_found_before_anything_travels(
+    make_artifact: Callable[..., Artifact], tmp_path: Path
+) -> None:
+    pytest.importorskip("uvicorn")
+    data = bytearray((Path(__file__).parents[1] / "data" / "groth16" / "mul60" / "circuit.zkey").read_bytes())
+    data[70000] ^= 1  # in the last point of section 9
+    key = tmp_path / "flipped.zkey"
+    key.write_bytes(data)
+    artifact = make_artifact()
+    foreign = type(artifact)(
+        artifact.directory, artifact.manifest.model_copy(update={"target": "riscv64-linux-gnu", "glibc_floor": "9.9"})
+    )
+    (finding,) = check_here(foreign, load_configuration(None, circuits={"mul60": key})).findings
+    assert finding.where == "circuits.0 (mul60)"
+    assert "expected a point of the curve" in finding.message
+
+
 def test_a_wrong_configuration_is_refused_before_anything_travels(
     host: Host,
     layout: Layout,
