@@ -69,7 +69,10 @@ parent=$REMOTE_DIR
 while [ ! -d "$parent" ] && [ "$parent" != "${parent%/*}" ]; do parent=${parent%/*}; done
 own=$(df -Pk "${parent:-/}" | tail -n 1)
 df -Pkl 2>/dev/null | while read -r device total used free share point; do
-    case "$device $point" in tmpfs\ * | devtmpfs\ * | udev\ * | */boot | */boot/*) continue ;; esac
+    case "$device $point" in
+        overlay\ /) ;;  # the disk of a container
+        tmpfs\ * | devtmpfs\ * | udev\ * | overlay\ * | */boot | */boot/*) continue ;;
+    esac
     [ "$device $total $used $free $share $point" = "$(echo $own)" ] && continue
     [ -d "$point" ] && [ -w "$point" ] && echo "free $free $point"
 done

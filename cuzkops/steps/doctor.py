@@ -21,6 +21,7 @@ from cuzkops.steps.budgets import budget_findings, running_budget_bytes
 from cuzkops.steps.build_docker import docker_client
 from cuzkops.steps.clean import look
 from cuzkops.steps.preflight import preflight_host
+from cuzkops.steps.room import advise
 from cuzkops.steps.verify import read_release, verify
 from cuzkops.units import format_bytes
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from cuzkops.remote.daemon import DaemonView
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
+    from cuzkops.remote.probes import HostFacts
     from cuzkops.remote.procfs import Memory
     from cuzkops.target import Target
 
@@ -105,11 +107,14 @@ def examine_host(host: Host, layout: Layout) -> list[Check]:
     """Look at a host as a deploy would before it begins; what it writes there to try is gone at once."""
     report = preflight_host(host, layout, needs_gpu=False)
     facts = report.facts
+    is_full = any(finding.code == "disk-full" for finding in report.findings)  # it says itself what to do
     libc = f"{facts.libc} {facts.libc_version}".strip()
     checks = [
         Check("host", "ok", f"{facts.hostname}: {facts.machine}, {libc}, kernel {facts.kernel}, {facts.n_cpus} CPUs"),
         Check("memory", "ok", _memory(facts.memory)),
-        Check("disk", *_free(facts.disk_free_bytes, facts.folder_parent)),
+        Check("disk", *_free(facts.disk_free_bytes, facts.folder_parent))
+        if is_full
+        else _host_disk(host, layout, facts),
         _gpus(report.facts.nvidia_smi, [gpu.name for gpu in facts.gpus], facts.nvidia_driver, facts.nvidia_devices),
     ]
     budget_bytes = running_budget_bytes(host, layout)
@@ -164,7 +169,14 @@ def _free(n_bytes: int, path: str) -> tuple[State, str, str]:
     sentence = f"{format_bytes(n_bytes)} are free in {path}"
     if n_bytes >= _LOW_BYTES:
         return "ok", sentence, ""
-    return "warning", f"only {sentence}", "make room; `cuzkops clean` removes old releases from a host"
+    return "warning", f"only {sentence}", "make room there"
+
+
+def _host_disk(host: Host, layout: Layout, facts: HostFacts) -> Check:
+    state, sentence, hint = _free(facts.disk_free_bytes, facts.folder_parent)
+    if state != "ok":
+        hint = advise(host, layout, _LOW_BYTES, facts.disk_free_bytes)
+    return Check("disk", state, sentence, hint)
 
 
 def _memory(memory: Memory) -> str:

@@ -254,7 +254,7 @@ def _folder_findings(host: Host, layout: Layout, facts: HostFacts) -> list[Findi
 def _fullness(facts: HostFacts) -> str:
     """In which way the disk is full; empty where it is not."""
     parent, free, inodes = facts.folder_parent, format_bytes(facts.disk_free_bytes), facts.disk_free_inodes
-    if facts.disk_free_bytes < _LEAST_BYTES:
+    if facts.disk_total_bytes and facts.disk_free_bytes < _LEAST_BYTES:  # /proc and the like have no size
         return (
             f"the disk is full: {free} are free in {parent}, and a daemon writes {format_bytes(_LEAST_BYTES)} at once"
         )

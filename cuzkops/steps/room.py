@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 30
 _MOST_FOLDERS = 4
 _MOST_DISKS = 3
+_LEAST_KEPT = 1
+"""`--keep 0` is refused: nothing would be left to go back to."""
 _LITTLE_BYTES = 16 << 10
 """Empty folders are no news."""
 
@@ -33,16 +35,16 @@ def advise(host: Host, layout: Layout, need_bytes: int, free_bytes: int, *, prot
     """
     try:
         holdings = look(host, layout)
-        plans = {keep: choose(holdings, layout.name, keep, protect) for keep in (KEEP, 0)}
-        done = host.run(room_script(layout, paths_of(plans[0])), timeout_s=_TIMEOUT_S).check()
+        plans = {keep: choose(holdings, layout.name, keep, protect) for keep in (KEEP, _LEAST_KEPT)}
+        done = host.run(room_script(layout, paths_of(plans[_LEAST_KEPT])), timeout_s=_TIMEOUT_S).check()
     except OpsError as error:  # the advice is no reason to fail for
         return f"remove something there, or choose another folder with --remote-dir ({error.message})"
     room = parse_room(done.out)
     freed = {keep: sum(room.bytes_of.get(path, 0) for path in paths_of(plan)) for keep, plan in plans.items()}
     elsewhere = _elsewhere(room, need_bytes)
-    if not freed[0]:
+    if not freed[_LEAST_KEPT]:
         return f"{_what_lies_there(layout, room)}; {elsewhere}"
-    keep = KEEP if free_bytes + freed[KEEP] >= need_bytes or freed[KEEP] == freed[0] else 0
+    keep = KEEP if free_bytes + freed[KEEP] >= need_bytes or freed[KEEP] == freed[_LEAST_KEPT] else _LEAST_KEPT
     how = "" if keep == KEEP else f" --keep {keep}"
     would = f"`cuzkops clean{how}` would free {format_bytes(freed[keep])} there ({plans[keep].counts})"
     return would if free_bytes + freed[keep] >= need_bytes else f"{would}, which is not enough; {elsewhere}"
