@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from cuzkops.errors import OpsError
 from cuzkops.remote.cleaning import parse_room, room_script
-from cuzkops.steps.clean import KEEP, choose, look, paths_of
+from cuzkops.steps.clean import choose, look, paths_of
 from cuzkops.units import format_bytes
 
 if TYPE_CHECKING:
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 _TIMEOUT_S = 30
 _MOST_FOLDERS = 4
 _MOST_DISKS = 3
-_LEAST_KEPT = 1
-"""`--keep 0` is refused: nothing would be left to go back to."""
+_KEPT, _LEAST_KEPT = 5, 1
+"""How many releases a clean that is offered keeps: many, where that frees enough. None is refused."""
 _LITTLE_BYTES = 16 << 10
 """Empty folders are no news."""
 
@@ -35,7 +35,7 @@ def advise(host: Host, layout: Layout, need_bytes: int, free_bytes: int, *, prot
     """
     try:
         holdings = look(host, layout)
-        plans = {keep: choose(holdings, layout.name, keep, protect) for keep in (KEEP, _LEAST_KEPT)}
+        plans = {keep: choose(holdings, layout.name, keep, protect) for keep in (_KEPT, _LEAST_KEPT)}
         done = host.run(room_script(layout, paths_of(plans[_LEAST_KEPT])), timeout_s=_TIMEOUT_S).check()
     except OpsError as error:  # the advice is no reason to fail for
         return f"remove something there, or choose another folder with --remote-dir ({error.message})"
@@ -44,9 +44,9 @@ def advise(host: Host, layout: Layout, need_bytes: int, free_bytes: int, *, prot
     elsewhere = _elsewhere(room, need_bytes)
     if not freed[_LEAST_KEPT]:
         return f"{_what_lies_there(layout, room)}; {elsewhere}"
-    keep = KEEP if free_bytes + freed[KEEP] >= need_bytes or freed[KEEP] == freed[_LEAST_KEPT] else _LEAST_KEPT
-    how = "" if keep == KEEP else f" --keep {keep}"
-    would = f"`cuzkops clean{how}` would free {format_bytes(freed[keep])} there ({plans[keep].counts})"
+    keep = _KEPT if free_bytes + freed[_KEPT] >= need_bytes or freed[_KEPT] == freed[_LEAST_KEPT] else _LEAST_KEPT
+    counts = plans[keep].counts
+    would = f"`cuzkops clean --keep {keep}` would free {format_bytes(freed[keep])} there ({counts})"
     return would if free_bytes + freed[keep] >= need_bytes else f"{would}, which is not enough; {elsewhere}"
 
 

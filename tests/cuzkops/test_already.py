@@ -21,13 +21,7 @@ if TYPE_CHECKING:
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
 
-pytestmark = pytest.mark.alone
-
-
-@pytest.fixture
-def layout(layout: Layout) -> Layout:
-    Path(layout.lock).rmdir()  # a deploy takes the lock by itself
-    return layout
+pytestmark = pytest.mark.usefixtures("unlocked")
 
 
 @pytest.fixture

@@ -166,9 +166,9 @@ def test_the_advice_names_what_a_clean_would_free_and_else_what_lies_there(
     for _ in range(4):
         newest = shipper.ship(layout)
     text = advise(host, layout, 1, 0, protect=(newest,))
-    assert text.startswith("`cuzkops clean` would free ")
+    assert text.startswith("`cuzkops clean --keep 5` would free ")
     assert text.endswith(" there (1 release, 1 layer, 1 key)")
     assert advise(host, layout, 1 << 60, 0).startswith("`cuzkops clean --keep 1` would free ")
     assert ", which is not enough; no other disk" in advise(host, layout, 1 << 60, 0)
-    freed = clean(host, layout).sentence
+    freed = clean(host, layout, 5).sentence
     assert freed.rpartition(": ")[2].removesuffix(" are free again") in text
