@@ -23,12 +23,13 @@ WRITE_OWNER = (
     RESERVE
     + """
 put_owner() {
-    printf '%s\\n' "$owner" | cat >"$lock/owner.json.part" && mv -f -- "$lock/owner.json.part" "$lock/owner.json"
+    printf '%s\\n' "$owner" >"$lock/owner.json.part" && mv -f -- "$lock/owner.json.part" "$lock/owner.json"
 }
 write_owner() {
     put_owner 2>/dev/null && return
     give_room
-    put_owner
+    put_owner 2>/dev/null && return
+    printf '%s\\n' "$owner" | cat >"$lock/owner.json.part" && put_owner
 }
 """
 )

@@ -26,7 +26,9 @@ _WRITE = """
 umask 077
 mkdir -p "${FILE%/*}" || exit 1
 trial="$FILE.tmp-$$"
-printf '%s\\n' "$TEXT" | cat >"$trial" && mv -f "$trial" "$FILE" || { rm -f "$trial"; exit 1; }
+{
+    printf '%s\\n' "$TEXT" 2>/dev/null >"$trial" || printf '%s\\n' "$TEXT" | cat >"$trial"
+} && mv -f "$trial" "$FILE" || { rm -f "$trial"; exit 1; }
 """
 
 
