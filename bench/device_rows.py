@@ -95,10 +95,12 @@ class Bench:
         return float(statistics.median(list(times)[2:]))
 
 
-def compared(work: str, log2_n: int, ours: float, peer: float | None, *, goal: float, floor: float) -> Row:
+def compared(
+    work: str, log2_n: int, ours: float, peer: float | None, *, goal: float | None, floor: float | None
+) -> Row:
     """Make a row of times in milliseconds."""
     ratio = None if peer is None else round(peer / ours, 3)
-    reason = "below the goal" if ratio is not None and ratio < goal else ""
+    reason = "below the goal" if ratio is not None and goal is not None and ratio < goal else ""
     return Row(work, log2_n, "ms", round(ours, 4), peer and round(peer, 4), "lower", ratio, goal, floor, reason)
 
 

@@ -16,13 +16,15 @@ class Row:
     peer: float | None
     better: str
     ratio: float | None
-    goal: float
-    floor: float
+    goal: float | None
+    floor: float | None
     reason: str
 
     @property
     def is_below_floor(self) -> bool:
-        """Whether the row is worse than its floor; a row whose peer is missing is not."""
+        """Whether the row is worse than its floor; a row without a floor or whose peer is missing is not."""
+        if self.floor is None:
+            return False
         if self.ratio is not None:
             return self.ratio < self.floor
         if self.better == "higher":
@@ -32,5 +34,5 @@ class Row:
     def line(self) -> str:
         """Write the row as a line of the table."""
         peer = "" if self.peer is None else f"  peer {self.peer:9.4f}  ratio {self.ratio:5.2f}"
-        aim = f"  goal {self.goal:g}, floor {self.floor:g}"
+        aim = "" if self.goal is None else f"  goal {self.goal:g}, floor {self.floor:g}"
         return f"{self.work:34} 2^{self.log2_n:<2} {self.ours:10.4f} {self.unit:3}{peer}{aim}  {self.reason}"

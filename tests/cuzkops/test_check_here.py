@@ -218,7 +218,7 @@ def test_two_builds_into_one_folder_take_turns(tmp_path: Path) -> None:
 
 def test_what_killed_builds_left_is_removed_and_what_others_hold_is_not(tmp_path: Path) -> None:
     out = tmp_path / "artifact"
-    dead, held = tmp_path / ".artifact-dead", tmp_path / ".artifact-held"
+    dead, held = tmp_path / ".artifact-cuzkops-dead0000", tmp_path / ".artifact-cuzkops-held0000"
     for folder in (dead, held):
         (folder / "inside").mkdir(parents=True)
         os.utime(folder, (0, 0))
@@ -232,4 +232,4 @@ def test_what_killed_builds_left_is_removed_and_what_others_hold_is_not(tmp_path
             assert mine.exists()
     finally:
         os.close(handle)
-    assert [path.name for path in tmp_path.iterdir()] == [".artifact-held"]
+    assert [path.name for path in tmp_path.iterdir()] == [".artifact-cuzkops-held0000"]

@@ -153,7 +153,7 @@ def test_memory_that_does_not_come_back_launches_nothing(
 ) -> None:
     assert running.daemon.pid
 
-    def never(*_: object) -> object:
+    def never(*_: object, **_named: object) -> object:
         raise TimeoutExpired("still-running", "the memory is not back")
 
     monkeypatch.setattr(replace_step, "wait_memory", never)
