@@ -221,7 +221,10 @@ class StatusAnswer(Record):
 
 
 class Percentiles(Record):
-    """What a series of durations looks like, in whole microseconds; nearest ranks, so every figure was measured.
+    """What a series of durations looks like, in whole microseconds.
+
+    ``p50_us`` is the median, of an even number the mean of the two in the middle; ``p95_us`` and ``p99_us`` are nearest
+    ranks.
 
     ``p95_us`` needs 20 durations and ``p99_us`` 100: from fewer they would be the maximum under another name.
     """

@@ -96,6 +96,15 @@ def _records(session: Session) -> list[RunRecord]:
     return records
 
 
+def _median_us(bench: BenchAnswer | None) -> float | None:
+    """The median latency, made of the samples as everywhere else: records of older daemons have another ``p50_us``."""
+    from cuzkops.steps.compare import durations_us  # noqa: PLC0415 - `--help` loads no records
+    from cuzkops.timing.samples import median  # noqa: PLC0415 - the same
+
+    found = median(durations_us(bench, "latency")) if bench else None
+    return found.value if found else None
+
+
 def _summary(record: RunRecord) -> dict[str, object]:
     bench = record.bench
     return {
@@ -108,7 +117,7 @@ def _summary(record: RunRecord) -> dict[str, object]:
         "started_unix_ns": record.started_unix_ns,
         "circuit": bench.circuit if bench else None,
         "n": len(bench.samples) if bench else None,
-        "latency_p50_us": bench.latency.p50_us if bench and bench.latency else None,
+        "latency_p50_us": _median_us(bench),
         "proofs_per_s": bench.proofs_per_s if bench else None,
     }
 
@@ -116,12 +125,11 @@ def _summary(record: RunRecord) -> dict[str, object]:
 def _list_text(records: Sequence[RunRecord]) -> str:
     if not records:
         return "no runs were recorded here: `cuzkops deploy` and `cuzkops bench` record them"
-    rows = [("run", "kind", "target", "build", "circuit", "n", "latency", "proofs/s", "label")]
+    rows = [("run", "kind", "target", "build", "circuit", "n", "latency (median, ms)", "proofs/s", "label")]
     for record in records:
         bench = record.bench
-        latency = _ms(bench.latency.p50_us) if bench and bench.latency else "-"
         figures = (
-            (bench.circuit, str(len(bench.samples)), latency, f"{bench.proofs_per_s:.3g}")
+            (bench.circuit, str(len(bench.samples)), _ms(_median_us(bench)), f"{bench.proofs_per_s:.3g}")
             if bench
             else (", ".join(record.circuits) or "-", "-", "-", "-")
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -40,7 +41,7 @@ def answer(run_us: Sequence[int], **changes: Any) -> BenchAnswer:
     def percentiles(key: str) -> dict[str, Any]:
         values = sorted(int(str(sample[key])) for sample in samples)
         ends = {"min_us": values[0], "max_us": values[-1], "mean_us": sum(values) // len(values)}
-        return {"n": len(values), "p50_us": values[(len(values) - 1) // 2], "p95_us": None, "p99_us": None, **ends}
+        return {"n": len(values), "p50_us": int(statistics.median(values)), "p95_us": None, "p99_us": None, **ends}
 
     n = len(run_us)
     fields: dict[str, Any] = {
@@ -183,7 +184,20 @@ def test_runs_are_listed_shown_and_compared(recorded: list[str], capsys: pytest.
     assert cli.run(["runs", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[:3] == ["run", "kind", "target"]
+    assert "latency (median, ms)" in lines[0]
     assert len(lines) == 5
+
+
+def test_every_command_gives_the_same_median(capsys: pytest.CaptureFixture[str]) -> None:
+    bench = answer([2000, 4000])
+    assert bench.latency is not None
+    older = bench.model_copy(update={"latency": bench.latency.model_copy(update={"p50_us": 2100})})  # nearest rank
+    for run_id, found in (("20261121-000000", older), ("20261122-000000", bench)):
+        open_state().run(run_id).write(bench_run(run_id, found))
+    assert [row["latency_p50_us"] for row in run(capsys, "runs", "list")[1]] == [3100, 3100]
+    for words in (("list",), ("show", "previous"), ("compare", "previous", "last")):
+        assert cli.run(["runs", *words]) == 0
+        assert "3.100" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

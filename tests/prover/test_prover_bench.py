@@ -110,7 +110,7 @@ def test_the_figures_of_a_load() -> None:
     assert sorted(sample.job for sample in answer.samples) == [str(i) for i in range(2, 8)]
     assert sorted(sample.queue_us for sample in answer.samples) == [1000 * i for i in range(2, 8)]
     assert answer.run is not None
-    assert (answer.run.n, answer.run.min_us, answer.run.p50_us, answer.run.max_us) == (6, 4000, 8000, 14000)
+    assert (answer.run.n, answer.run.min_us, answer.run.p50_us, answer.run.max_us) == (6, 4000, 9000, 14000)
     assert (answer.run.mean_us, answer.run.p95_us, answer.run.p99_us) == (9000, None, None)
     assert answer.proofs_per_s == pytest.approx(12 / (answer.wall_us / 1e6))
     assert answer.started_unix_ns <= answer.finished_unix_ns
@@ -151,11 +151,11 @@ def test_a_target_that_refuses_ends_the_load() -> None:
         bench.run(Refusing(), load(concurrency=1), quiet)
 
 
-def test_percentiles_are_nearest_ranks() -> None:
+def test_the_median_is_that_of_the_tool_and_the_other_percentiles_are_nearest_ranks() -> None:
     assert percentiles([]) is None
     found = percentiles(list(range(100, 0, -1)))
     assert found is not None
-    assert (found.p50_us, found.p95_us, found.p99_us) == (50, 95, 99)
+    assert (found.p50_us, found.p95_us, found.p99_us) == (50, 95, 99)  # 50.5, in whole microseconds
     twenty = percentiles([5] * 19 + [7])
     assert twenty is not None
     assert (twenty.p95_us, twenty.p99_us, twenty.max_us) == (5, None, 7)

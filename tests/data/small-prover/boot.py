@@ -230,7 +230,7 @@ def bench(options: argparse.Namespace, jobs: Path, record: dict[str, Any]) -> di
 def percentiles(values: list[int]) -> dict[str, int | None]:
     ordered = sorted(values)
     n = len(ordered)
-    mean, middle = sum(ordered) // n, ordered[-(-n // 2) - 1]
+    mean, middle = sum(ordered) // n, (ordered[(n - 1) // 2] + ordered[n // 2]) // 2
     ends = {"min_us": ordered[0], "max_us": ordered[-1]}
     return {"n": n, "mean_us": mean, "p50_us": middle, "p95_us": None, "p99_us": None, **ends}
 
