@@ -32,6 +32,7 @@ MAX_SECTIONS = 64  # no writer makes more than fifteen
 SLICE_BYTES = 64 * 2**20  # one read: between two of them Ctrl-C is heard
 HEAD_BYTES = 12  # of the file, and of each section
 
+_TITLES = {"zkey": "a proving key", "wtns": "a witness", "r1cs": "a circuit", "ptau": "powers of tau"}
 _DAMAGED = "the file was cut or damaged: fetch it again and compare its digest"
 
 
@@ -204,6 +205,7 @@ class Container:
         self._file.seek(0)
         start = self._file.read(HEAD_BYTES)
         if start[:4] != self.magic.encode():
+            self._refuse_other_kind(start[:4].decode("latin-1"))
             self.mismatch(f"it is not a .{self.magic} file", 0, repr(self.magic.encode()), repr(start[:4]))
         if len(start) < HEAD_BYTES:
             self.mismatch("the header", 0, f"{HEAD_BYTES} bytes", f"{len(start)} bytes")
@@ -226,6 +228,12 @@ class Container:
         if at != self.n_bytes:
             self.mismatch(f"the end of the last of {n_sections} sections", at, "the end of the file", self._left(at))
         return sections
+
+    def _refuse_other_kind(self, magic: str) -> None:
+        """A whole file of a kind that is known is in the wrong place, and not damaged."""
+        if magic in _TITLES and self.magic in _TITLES:
+            wanted = f"{_TITLES[self.magic]} (.{self.magic})"
+            self.fail(f"it is {_TITLES[magic]} (.{magic}), not {wanted}", hint=f"name {wanted} in its place")
 
     def _section_head(self, at: int, number: int, n_sections: int) -> tuple[int, int]:
         """Read the head of one section and hold its length against the rest of the file."""

@@ -121,7 +121,8 @@ def test_every_truncation_is_refused(raw: bytes) -> None:
 @pytest.mark.parametrize(
     ("offset", "data", "match"),
     [
-        (0, b"zkey", r"it is not a \.wtns file at byte 0: expected b'wtns', found b'zkey'"),
+        (0, b"zkey", r"it is a proving key \(\.zkey\), not a witness \(\.wtns\)$"),
+        (0, b"zkex", r"it is not a \.wtns file at byte 0: expected b'wtns', found b'zkex'"),
         (4, struct.pack("<I", 1), "the format version at byte 4: expected 2, found 1"),
         (
             8,

@@ -258,5 +258,6 @@ def test_section_length_of_2_63_is_refused(raw: bytes, file: Path) -> None:
 
 
 def test_a_witness_is_no_key() -> None:
-    with pytest.raises(InputError, match=r"it is not a \.zkey file at byte 0: expected b'zkey', found b'wtns'"):
+    with pytest.raises(InputError, match=r"it is a witness \(\.wtns\), not a proving key \(\.zkey\)$") as refused:
         read_zkey(path_of("mul60", "witness.wtns"))
+    assert refused.value.hint == "name a proving key (.zkey) in its place"
