@@ -7,15 +7,16 @@ becomes the digest of the file, under which the file is shipped.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cuzkops.artifact.layers import file_sha256
-from cuzkops.errors import UsageError
+from cuzkops.errors import UsageError, listed
 from cuzkops.paths import expanded
 from cuzkops.toml import dump_toml, read_toml
 from cuzkops.units import parse_size_bytes
@@ -30,6 +31,14 @@ class CarriedCircuit(NamedTuple):
 
     sha256: str
     path: Path
+
+
+class _Entry(NamedTuple):
+    """One circuit as it was given: its dotted key or option, what to blame in a message, and what it says."""
+
+    place: str
+    blame: str
+    table: dict[str, Any]
 
 
 _DEFAULT_SOURCE = "the default configuration"
@@ -47,6 +56,7 @@ class DeployConfig:
         host_circuits: Circuit name -> absolute path or digest of a key that only the host has; left alone.
         budget_bytes: The explicit memory budget, or None where there is none or it is ``auto``.
         source: The file that was read, or words for the default, for messages.
+        places: Circuit name -> where it was given: ``circuits.0`` of the file, or ``--circuit NAME``.
     """
 
     text: bytes
@@ -56,6 +66,7 @@ class DeployConfig:
     host_circuits: dict[str, str]
     budget_bytes: int | None
     source: str
+    places: dict[str, str] = field(default_factory=dict)
 
     @property
     def host_digests(self) -> dict[str, str]:
@@ -66,6 +77,23 @@ class DeployConfig:
     def is_bare(self) -> bool:
         """Whether nobody named a configuration or a circuit."""
         return self.source == _DEFAULT_SOURCE and not (self.circuits or self.host_circuits)
+
+
+class ConfigurationProblemsError(UsageError):
+    """A configuration that is wrong.
+
+    Args:
+        problems: Each with its hint, or an empty string.
+        rest: What it is without what is wrong: more may be found in that.
+    """
+
+    def __init__(self, problems: list[tuple[str, str]], rest: DeployConfig) -> None:
+        alone = problems[0] if len(problems) == 1 else None
+        message = alone[0] if alone else f"{len(problems)} problems:\n{listed(problems)}"
+        details: dict[str, object] = {"problems": [message for message, _ in problems]}
+        super().__init__("configuration", message, alone[1] if alone else "", details)
+        self.problems = problems
+        self.rest = rest
 
 
 def load_configuration(
@@ -80,7 +108,8 @@ def load_configuration(
         budget: Memory budget such as ``"2GiB"`` that replaces the file's.
 
     Raises:
-        UsageError: The file cannot be read or is wrong; all problems are named at once, with their dotted keys.
+        UsageError: The file cannot be read, or its parts are not what they should be.
+        ConfigurationProblemsError: Circuits or the budget are wrong; all is named at once, with dotted keys.
     """
     source = str(path) if path else _DEFAULT_SOURCE
     document = read_toml(path, "configuration") if path else {}
@@ -90,14 +119,14 @@ def load_configuration(
     if budget is not None:
         document["memory"] = {**memory, "budget": budget}
         budget_place = "--budget"
-    entries = [(f"{source}: circuits[{i}]", entry) for i, entry in enumerate(_circuit_entries(document, source))]
-    entries += [
-        (
-            f"--circuit {key} (besides {source}): circuit",
-            {"name": key, "path": str(zkey.absolute() if os.access(zkey, os.F_OK) else zkey)},
-        )
-        for key, zkey in (circuits or {}).items()
+    entries = [
+        _Entry(f"circuits.{i}", f"{source}: circuits.{i}", table)
+        for i, table in enumerate(_circuit_entries(document, source))
     ]
+    for key, zkey in (circuits or {}).items():
+        path_here = str(zkey.absolute() if os.access(zkey, os.F_OK) else zkey)
+        blame = f"--circuit {key} (besides {source}): circuit"
+        entries.append(_Entry(f"--circuit {key}", blame, {"name": key, "path": path_here}))
     return _settle(document, entries, path.parent if path else Path(), source, budget_place)
 
 
@@ -132,19 +161,21 @@ def _circuit_entries(document: dict[str, Any], source: str) -> list[dict[str, An
 
 
 def _settle(
-    document: dict[str, Any], entries: list[tuple[str, dict[str, Any]]], folder: Path, source: str, budget_place: str
+    document: dict[str, Any], entries: list[_Entry], folder: Path, source: str, budget_place: str
 ) -> DeployConfig:
     """Settle each circuit and the budget; both come with the place to blame, a key of the file or an option."""
-    problems: list[str] = []
+    problems: list[tuple[str, str]] = []
     carried: dict[str, CarriedCircuit] = {}
     host: dict[str, str] = {}
     shipped: list[dict[str, Any]] = []
-    for place, entry in entries:
+    places: dict[str, str] = {}
+    for place, blame, entry in entries:
         try:
             name, where = _circuit(entry, folder, {*carried, *host})
         except ValueError as error:
-            problems.append(f"{place}{error}")
+            problems.append((f"{blame}{error.args[0]}", "".join(error.args[1:])))
             continue
+        places[name] = place
         if isinstance(where, CarriedCircuit):
             carried[name] = where
             entry = {**_without(entry, "path"), "sha256": where.sha256}  # noqa: PLW2901 - the entry as it is shipped
@@ -156,19 +187,22 @@ def _settle(
     try:
         budget_bytes = _budget_bytes(memory.get("budget"))
     except UsageError as error:
-        problems.append(f"{budget_place}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
-    if problems:
-        raise UsageError("configuration", "\n".join(problems), details={"problems": problems})
+        problems.append((f"{budget_place}: {error.message}", error.hint))
+        document = {**document, "memory": _without(memory, "budget")}
     if budget_bytes is not None:  # in bytes, because we take more spellings than the daemon
         document = {**document, "memory": {**memory, "budget": f"{budget_bytes}B"}}
     document = {**_without(document, "circuits"), **({"circuits": shipped} if shipped else {})}
     text = dump_toml(document).encode()
     digest = hashlib.sha256(text).hexdigest()
-    return DeployConfig(text, digest, str(document["daemon"]["name"]), carried, host, budget_bytes, source)
+    name = str(document["daemon"]["name"])
+    config = DeployConfig(text, digest, name, carried, host, budget_bytes, source, places)
+    if problems:
+        raise ConfigurationProblemsError(problems, config)
+    return config
 
 
 def _circuit(entry: dict[str, Any], folder: Path, taken: set[str]) -> tuple[str, CarriedCircuit | str]:
-    """One circuit: its name, and its key here or where the host has it; ValueError says which key is wrong."""
+    """One circuit: its name, and its key here or where the host has it; ValueError: what is wrong, and what to do."""
     name, path, sha256 = entry.get("name"), entry.get("path"), entry.get("sha256")
     if not (isinstance(name, str) and re.fullmatch(NAME_PATTERN, name)):
         raise ValueError(f".name is {name!r}, not a name of letters, digits, '.', '_' or '-'")
@@ -195,7 +229,8 @@ def _key_at(path: str, sha256: str | None, folder: Path, name: str) -> CarriedCi
         raise ValueError(f".path of {name}: {path} cannot be used: {error.strerror}") from error
     if not exists:
         if not path.startswith("/"):
-            raise ValueError(f".path of {name}: {local} does not exist (a path of the host must be absolute)")
+            missing = f".path of {name}: {local} does not exist (a path of the host must be absolute)"
+            raise ValueError(missing, _neighbours(local))
         if sha256 is not None:
             raise ValueError(f" ({name}): {path} does not exist here, and the host's key has either path or sha256")
         return path
@@ -208,6 +243,16 @@ def _key_at(path: str, sha256: str | None, folder: Path, name: str) -> CarriedCi
     if sha256 not in (None, found):
         raise ValueError(f".sha256 of {name} is {sha256}, but {local} has {found}")
     return CarriedCircuit(found, local)
+
+
+def _neighbours(path: Path) -> str:
+    """What to name instead of a file that is not there: what is called like it in its folder, else the keys there."""
+    try:
+        names = sorted(entry.name for entry in path.parent.iterdir())
+    except OSError:
+        return f"there is no folder {path.parent}"
+    near = difflib.get_close_matches(path.name, names, n=3) or [name for name in names if name.endswith(".zkey")][:3]
+    return f"{path.parent} has {', '.join(near)}" if near else ""
 
 
 def _budget_bytes(budget: object) -> int | None:

@@ -16,6 +16,11 @@ to no class: 70 (our own fault: the traceback goes to a file) and 130 (interrupt
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 
 class OpsError(Exception):
     """A failure that the operator can understand and act on.
@@ -71,3 +76,15 @@ class RegressionError(OpsError):
     """A regression gate tripped."""
 
     exit_status = 7
+
+
+def listed(problems: Iterable[tuple[str, str]]) -> str:
+    """Several problems in one message, numbered, what to do about each behind it.
+
+    Args:
+        problems: What is wrong, and the hint or an empty string.
+    """
+    return "\n".join(
+        f"({number}) {message}" + (f"\n    hint: {hint}" if hint else "")
+        for number, (message, hint) in enumerate(problems, 1)
+    )

@@ -99,7 +99,7 @@ class Place:
             try:
                 yield host, layout
             except OpsError as error:
-                error.hint = self.placed(error.hint)
+                error.message, error.hint = self.placed(error.message), self.placed(error.hint)
                 raise
 
     def locked(self, host: Host, layout: Layout, step: str) -> AbstractContextManager[object]:

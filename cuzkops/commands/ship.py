@@ -73,15 +73,25 @@ def ship(
 
 
 def carried_config(place: Place, config: Path | None, circuits: list[str] | None, budget: str | None) -> DeployConfig:
-    """Settle what travels besides the artifact: the options, else cuzkops.toml, else a default configuration."""
-    from cuzkops.configuration import load_configuration  # noqa: PLC0415 - `--help` reads no configuration
+    """Settle what travels besides the artifact: the options, else cuzkops.toml, else a default configuration.
 
-    return load_configuration(
-        config or place.project.config,
-        name=place.name if place.name_given else None,
-        circuits=named_paths(circuits or []),
-        budget=budget,
-    )
+    Raises:
+        UsageError: It is wrong; the prover beside this tool has looked at the rest of it, so that all is named at once.
+    """
+    from cuzkops import configuration  # noqa: PLC0415 - `--help` reads no configuration
+
+    try:
+        return configuration.load_configuration(
+            config or place.project.config,
+            name=place.name if place.name_given else None,
+            circuits=named_paths(circuits or []),
+            budget=budget,
+        )
+    except configuration.ConfigurationProblemsError as error:
+        from cuzkops.steps.check_here import check_by_tool  # noqa: PLC0415 - the same
+
+        more = [(f"{error.rest.source}: {found.message}", found.hint) for found in check_by_tool(error.rest).findings]
+        raise configuration.ConfigurationProblemsError([*error.problems, *more], error.rest) from None
 
 
 def named_paths(words: list[str]) -> dict[str, Path]:

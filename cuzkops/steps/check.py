@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cuzkops.errors import OpsError, UsageError
+from cuzkops.errors import OpsError, UsageError, listed
 from cuzkops.remote.ctl import parse_answer
 from cuzkops.remote.host import Script
 from cuzkops.steps.findings import finding_row, raise_findings
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
     from cuzkops.steps.findings import Finding
+    from cuzkops.steps.verify import Release
 
 _FACTS = "--cuzkops-facts--"
 _MACHINES = {0x3E: "x86_64", 0xB7: "aarch64", 0xF3: "riscv64", 0x15: "ppc64le"}
@@ -88,18 +89,31 @@ def raise_problems(answer: CheckAnswer, findings: Sequence[Finding] = ()) -> Non
         raise_findings(findings)
         return
     errors = [finding for finding in findings if finding.severity == "error"]
-    lines = [f"{problem.where}: {problem.message}" for problem in answer.problems]
-    lines += [f"{finding.where}: {finding.message}" for finding in errors]
-    hints = [hint for hint in (*(p.hint for p in answer.problems), *(e.hint for e in errors)) if hint]
+    rows = [(f"{found.where}: {found.message}", found.hint) for found in (*answer.problems, *errors)]
+    alone = rows[0] if len(rows) == 1 else None
     raise UsageError(
         "check",
-        "\n".join(["the daemon refuses its configuration on this host:", *lines]),
-        hints[0] if hints else "",
+        f"the daemon refuses its configuration on this host:\n{alone[0] if alone else listed(rows)}",
+        alone[1] if alone else "",
         {
             "problems": [problem.model_dump() for problem in answer.problems],
             "findings": [finding_row(finding) for finding in findings],
         },
     )
+
+
+def keys_named(text: str, layout: Layout, release: Release) -> str:
+    """A sentence of the daemon in which each key is called by its circuit and the file it came from, too."""
+    there = {f"{layout.circuits}/{sha256}": name for name, sha256 in release.circuits.items()}
+    for path, name in there.items():
+        source = release.sources.get(name)
+        told = (
+            f"{source} (circuit {name}, {path} on the host)"
+            if source
+            else f"the key of circuit {name} ({path} on the host)"
+        )
+        text = text.replace(path, told)
+    return text
 
 
 def check_script(layout: Layout, release_id: str) -> Script:

@@ -57,6 +57,15 @@ def check_here(artifact: Artifact, config: DeployConfig) -> CheckedHere:
     Raises:
         UsageError: A layer of the artifact holds what may not be unpacked.
     """
+    return _checked(config, _provers(artifact))
+
+
+def check_by_tool(config: DeployConfig) -> CheckedHere:
+    """The same without an artifact: only the prover beside this tool is asked."""
+    return _checked(config, _beside())
+
+
+def _checked(config: DeployConfig, provers: list[tuple[str, list[str]]]) -> CheckedHere:
     with tempfile.TemporaryDirectory(prefix="cuzkops-check-") as raw:
         folder = Path(raw)
         (folder / "config.toml").write_bytes(config.text)
@@ -64,10 +73,10 @@ def check_here(artifact: Artifact, config: DeployConfig) -> CheckedHere:
         for circuit in config.circuits.values():
             with contextlib.suppress(FileExistsError):  # two names may share one key
                 (folder / "circuits" / circuit.sha256).symlink_to(circuit.path.absolute())
-        for who, argv in _provers(artifact):
+        for who, argv in provers:
             answer = _ask(argv, folder)
             if answer is not None:
-                found = [_finding(problem) for problem in answer.problems if _is_certain(problem, config)]
+                found = [_finding(problem, config, raw) for problem in answer.problems if _is_certain(problem, config)]
                 return CheckedHere(f"the configuration was checked here by {who}", found)
     return CheckedHere("the configuration is checked on the host: the artifact does not run here", [])
 
@@ -78,9 +87,13 @@ def _provers(artifact: Artifact) -> list[tuple[str, list[str]]]:
     if why_not_here(artifact) == "":
         with contextlib.suppress(OSError, OpsError):  # no room here for a release: the host is asked instead
             found.append(("the artifact", [str(_release(artifact) / "prover")]))
-    if importlib.util.find_spec("prover.cli") is not None:
-        found.append(("the prover beside this tool", [sys.executable, "-m", "prover"]))
-    return found
+    return found + _beside()
+
+
+def _beside() -> list[tuple[str, list[str]]]:
+    if importlib.util.find_spec("prover.cli") is None:
+        return []
+    return [("the prover beside this tool", [sys.executable, "-m", "prover"])]
 
 
 def why_not_here(artifact: Artifact) -> str:
@@ -138,5 +151,14 @@ def _is_certain(problem: Problem, config: DeployConfig) -> bool:
     return not where.startswith(_OF_THE_HOST)
 
 
-def _finding(problem: Problem) -> Finding:
-    return Finding("configuration", "error", problem.where, f"{problem.where}: {problem.message}", problem.hint)
+def _finding(problem: Problem, config: DeployConfig, folder: str) -> Finding:
+    """A problem in the operator's words: his places and his files, and not those that were made for the check."""
+    where, message = problem.where, problem.message
+    name = where.partition(" (")[2].removesuffix(")")
+    if name in config.places:
+        place = config.places[name]
+        where = place if place.endswith(name) else f"{place} ({name})"
+    for circuit in config.circuits.values():
+        message = message.replace(f"{folder}/circuits/{circuit.sha256}", str(circuit.path))
+    message = message.replace(f"{folder}/config.toml", config.source)
+    return Finding("configuration", "error", where, f"{where}: {message}", problem.hint)

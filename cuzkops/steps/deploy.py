@@ -13,7 +13,7 @@ from cuzkops.remote.lock import held, planned, refuse_locked
 from cuzkops.remote.probes import host_script, processes_script
 from cuzkops.steps.already import running_already
 from cuzkops.steps.build import built, load_artifact
-from cuzkops.steps.check_here import check_here
+from cuzkops.steps.check_here import check_by_tool, check_here
 from cuzkops.steps.findings import raise_findings
 from cuzkops.steps.launch import DEADLINE_S, READINESS_S
 from cuzkops.steps.observer import Observer, observed, warn
@@ -186,7 +186,7 @@ class _Deploy:
             warnings = [*report.findings, *self._preflight_manifest(report.facts, artifact)]
             with held(self._host, self._layout, self._request.owner, self._observer.says) as set_step:
                 shipped = self._ship(artifact, set_step)
-                release = _release(shipped.release_id, artifact, self._request.config)
+                release = release_of(shipped.release_id, artifact, self._request.config)
                 if not restart and (daemon := self._already(release, shipped)) is not None:
                     took_s = time.monotonic() - self._begin_s
                     return AlreadyRunning(release.release_id, daemon, tuple(warnings), shipped, took_s)
@@ -211,7 +211,8 @@ class _Deploy:
             report = preflight_host(
                 self._host, self._layout, need_bytes, budget_bytes=self._request.config.budget_bytes, needs_gpu=False
             )
-            raise_findings(report.findings)
+            if any(finding.severity == "error" for finding in report.findings):
+                raise_findings([*report.findings, *self._foreseen(report.facts)])
             warn(self._observer, report.findings)
             runs = "no daemon runs there"
             if report.daemon is not None and report.daemon.is_live:
@@ -235,16 +236,26 @@ class _Deploy:
                 done(f"build {artifact.manifest.build_id} in {where}, {format_bytes(n_bytes)}")
             yield artifact
 
+    def _foreseen(self, facts: HostFacts) -> list[Finding]:
+        """What would be refused next, for the refusal that comes anyway: mistakes shall not come in rounds."""
+        source = self._request.source
+        if isinstance(source, Path):
+            return self._manifest_findings(facts, load_artifact(source))[0]
+        return check_by_tool(self._request.config).findings
+
+    def _manifest_findings(self, facts: HostFacts, artifact: Artifact) -> tuple[list[Finding], str]:
+        facts = with_python(self._host, facts, artifact.manifest)
+        here = check_here(artifact, self._request.config)  # before anything travels
+        space = preflight_space(self._host, self._layout, self._request.shipping(artifact))
+        return [*preflight_manifest(facts, artifact.manifest), *space, *here.findings], here.sentence
+
     def _preflight_manifest(self, facts: HostFacts, artifact: Artifact) -> list[Finding]:
         with observed(self._observer, "preflight of the build") as done:
-            facts = with_python(self._host, facts, artifact.manifest)
-            here = check_here(artifact, self._request.config)  # before anything travels
-            space = preflight_space(self._host, self._layout, self._request.shipping(artifact))
-            findings = [*preflight_manifest(facts, artifact.manifest), *space, *here.findings]
+            findings, checked = self._manifest_findings(facts, artifact)
             raise_findings(findings)
             warn(self._observer, findings)
             needs = f"{artifact.manifest.target}, glibc {artifact.manifest.glibc_floor} or newer"
-            done(f"{needs}: it fits the host; {here.sentence}")
+            done(f"{needs}: it fits the host; {checked}")
         return findings
 
     def _ship(self, artifact: Artifact, set_step: Callable[[str], None]) -> ShipResult:
@@ -268,9 +279,11 @@ class _Deploy:
         return record_run(self._request.owner.run_id, str(self._host.target), launched, facts, circuits)
 
 
-def _release(release_id: str, artifact: Artifact, config: DeployConfig) -> Release:
+def release_of(release_id: str, artifact: Artifact, config: DeployConfig) -> Release:
+    """The release that an artifact and a configuration make on the host."""
     circuits = {name: circuit.sha256 for name, circuit in config.circuits.items()} | config.host_digests
-    return Release(release_id, artifact.manifest, config.sha256, circuits, config.budget_bytes)
+    sources = {name: str(circuit.path) for name, circuit in config.circuits.items()}
+    return Release(release_id, artifact.manifest, config.sha256, circuits, config.budget_bytes, sources=sources)
 
 
 def _host_keys(config: DeployConfig) -> list[str]:
@@ -325,7 +338,7 @@ def plan(
         UsageError: The daemon that runs may not be stopped.
     """
     shipping = request.shipping(artifact)
-    release = _release(shipping.release_id, artifact, request.config)
+    release = release_of(shipping.release_id, artifact, request.config)
     steps = {"ship": plan_ship(layout, shipping)}
     if restart or running_already(host, layout, release, _host_keys(request.config)) is None:
         steps |= plan_replacement(host, layout, release, request.terms)

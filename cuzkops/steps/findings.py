@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from cuzkops.errors import UsageError
+from cuzkops.errors import UsageError, listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,12 +42,10 @@ def raise_findings(findings: Sequence[Finding]) -> None:
     if not errors:
         return
     rows = [finding_row(finding) for finding in findings]
-    hints = dict.fromkeys(finding.hint for finding in errors if finding.hint)
     if len(errors) == 1:
-        message = errors[0].message
-    else:
-        message = f"{len(errors)} problems: " + "; ".join(f"({n}) {e.message}" for n, e in enumerate(errors, 1))
-    raise UsageError(errors[0].code if len(errors) == 1 else "preflight", message, "; ".join(hints), {"findings": rows})
+        raise UsageError(errors[0].code, errors[0].message, errors[0].hint, {"findings": rows})
+    message = f"{len(errors)} problems:\n{listed((error.message, error.hint) for error in errors)}"
+    raise UsageError("preflight", message, details={"findings": rows})
 
 
 def finding_row(finding: Finding) -> dict[str, object]:

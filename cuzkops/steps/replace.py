@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cuzkops.errors import OpsError
 from cuzkops.remote.daemon import find_daemon
 from cuzkops.remote.probes import host_script, processes_script
-from cuzkops.steps.check import check, check_script, raise_problems
+from cuzkops.steps.check import check, check_script, keys_named, raise_problems
 from cuzkops.steps.kill import KillRequest, kill, plan_kill
 from cuzkops.steps.launch import DEADLINE_S, READINESS_S, LaunchRequest, launch, plan_launch
 from cuzkops.steps.observer import observed, warn
@@ -115,7 +115,7 @@ class Replacement:
         """Ask the release itself, and look again whether the host can meet its need; all problems at once."""
         release, terms = self._release, self._terms
         with self._step("check") as done:
-            answer = check(self._host, self._layout, release.release_id)
+            answer = self._named(check(self._host, self._layout, release.release_id))
             if not answer.problems and answer.config_sha256 != release.config_sha256:
                 raise OpsError("check", f"the release on the host read another configuration ({answer.config_sha256})")
             declared = terms.need_bytes if terms.need_bytes is not None else release.budget_bytes
@@ -135,6 +135,14 @@ class Replacement:
             need = f"it will need {format_bytes(answer.need_host_bytes)} of memory"
             done(f"the configuration is in order; {need}{_keys_text(answer)}")
         return answer, need_bytes
+
+    def _named(self, answer: CheckAnswer) -> CheckAnswer:
+        """The answer with the operator's names of the keys in its problems."""
+        named = [
+            problem.model_copy(update={"message": keys_named(problem.message, self._layout, self._release)})
+            for problem in answer.problems
+        ]
+        return answer.model_copy(update={"problems": named})
 
     def _release_that_runs(self) -> str | None:
         daemon = find_daemon(self._host, self._layout)
@@ -170,11 +178,9 @@ class Replacement:
         try:
             return self._start("launch", self._release, self._terms.run_id)
         except OpsError as error:
-            if previous is None:
-                raise
-            raise type(error)(
-                error.code, f"{error.message}; {self._start_again(previous)}", error.hint, error.details
-            ) from error
+            why = keys_named(error.message, self._layout, self._release)
+            went_on = "" if previous is None else f"; {self._start_again(previous)}"
+            raise type(error)(error.code, f"{why}{went_on}", error.hint, error.details) from error
 
     def _start(self, step: str, release: Release, launch_id: str) -> LaunchResult:
         readiness_s, deadline_s = self._terms.readiness_s, self._terms.launch_deadline_s

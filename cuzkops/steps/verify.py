@@ -36,6 +36,7 @@ class Release:
         circuits: Circuit name -> digest of its key, as far as the configuration names one.
         budget_bytes: Its explicit memory budget, or None where there is none or it is ``auto``.
         config: The configuration as it stands there; empty where it was not read.
+        sources: Circuit name -> the file of this machine that its key was shipped from, where that is known.
     """
 
     release_id: str
@@ -44,6 +45,7 @@ class Release:
     circuits: dict[str, str]
     budget_bytes: int | None = None
     config: bytes = field(default=b"", compare=False)
+    sources: dict[str, str] = field(default_factory=dict, compare=False)
 
 
 def read_release(host: Host, layout: Layout, release_id: str) -> Release:

@@ -7,6 +7,7 @@ import json
 import os
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,9 +19,9 @@ from cuzkops.configuration import load_configuration
 from cuzkops.errors import TimeoutExpired, UsageError
 from cuzkops.steps import build as build_step
 from cuzkops.steps.build import BuildRequest, build, built
-from cuzkops.steps.check import raise_problems
-from cuzkops.steps.check_here import check_here, why_not_here
-from cuzkops.steps.deploy import deploy
+from cuzkops.steps.check import keys_named, raise_problems
+from cuzkops.steps.check_here import check_by_tool, check_here, why_not_here
+from cuzkops.steps.deploy import deploy, release_of
 from cuzkops.steps.findings import Finding
 from cuzkops.steps.workspace import turn, workspace
 from prover.protocol import CheckAnswer, Problem
@@ -64,7 +65,7 @@ def test_problems_of_every_host_are_told_from_those_of_this_one(
     assert [finding.where for finding in here.findings] == ["daemon.colour", "circuits.0 (mul)"]
     explicit = load_configuration(None, circuits={"mul": config.circuits["mul"].path}, budget="1GiB")
     found = [finding.where for finding in check_here(artifact, explicit).findings]
-    assert found == ["daemon.colour", "circuits.0 (mul)", "circuits", "circuit mul"]
+    assert found == ["daemon.colour", "--circuit mul", "circuits", "circuit mul"]
     assert {finding.severity for finding in here.findings} == {"error"}
 
 
@@ -72,6 +73,65 @@ def test_the_keys_of_this_machine_are_looked_at(
     make_artifact: Callable[..., Artifact], make_config: Callable[..., DeployConfig]
 ) -> None:
     assert check_here(make_artifact(), make_config()).findings == []  # the small daemon looks for each key by digest
+
+
+def test_a_problem_names_the_file_of_the_operator(tmp_path: Path) -> None:
+    pytest.importorskip("uvicorn")
+    witness = tmp_path / "witness.wtns"
+    witness.write_bytes(b"wtns" + bytes(8))
+    file = tmp_path / "c.toml"
+    file.write_text(
+        '[[circuits]]\nname = "far"\npath = "/on/the/host"\n[[circuits]]\nname = "mul"\npath = "witness.wtns"\n'
+    )
+    (found,) = check_by_tool(load_configuration(file)).findings
+    assert found.message == f"circuits.1 (mul): {witness}: it is a witness (.wtns), not a proving key (.zkey)"
+    assert found.hint == "name a proving key (.zkey) in its place"
+
+
+def test_what_is_read_here_and_what_the_daemon_says_come_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("uvicorn")
+    file = tmp_path / "c.toml"
+    (tmp_path / "mul_final.zkey").touch()
+    file.write_text(
+        '[daemon]\nqueue_limit = 0\n[memory]\nbudget = "2 gigs"\nevict_idle = 3\n'
+        '[[circuits]]\nname = "mul"\npath = "mul.zkey"\n'
+    )
+    assert cli.run(["deploy", "nobody@127.0.0.1:9", "--config", str(file)]) == 2
+    said = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("target: ")]
+    assert said[0] == "error: 4 problems:"
+    parts = ["circuits.0.path of mul", "memory.budget", "daemon.queue_limit", "memory.evict_idle"]
+    for number, (part, line) in enumerate(zip(parts, said[1::2], strict=True), 1):
+        assert line.startswith(f"({number}) {file}: {part}")
+    assert all(line.startswith("    hint: ") for line in said[2::2])
+    assert "mul_final.zkey" in said[2]
+
+
+def test_what_would_be_refused_next_comes_with_the_first_refusal(
+    host: Host, layout: Layout, make_request: Callable[..., DeployRequest], recorder: Recorder
+) -> None:
+    Path(layout.lock).rmdir()
+    request = make_request(launcher=answering(problem("daemon.colour")), need_bytes=1 << 60)
+    with pytest.raises(UsageError) as refused:
+        deploy(host, layout, request, recorder)
+    assert recorder.steps[-1] == "preflight"
+    (memory, colour) = [line for line in refused.value.message.splitlines() if line.startswith("(")]
+    assert "memory" in memory
+    assert colour == "(2) daemon.colour: it is wrong"
+
+
+def test_a_key_on_the_host_is_called_by_its_circuit_and_by_the_file_it_came_from(
+    layout: Layout, make_artifact: Callable[..., Artifact], make_config: Callable[..., DeployConfig]
+) -> None:
+    config = make_config()
+    release = release_of("R", make_artifact(), config)
+    key = config.circuits["mul"]
+    there = f"{layout.circuits}/{key.sha256}"
+    told = keys_named(f"{there}: it was cut", layout, release)
+    assert told == f"{key.path} (circuit mul, {there} on the host): it was cut"
+    told = keys_named(f"{there}: it was cut", layout, replace(release, sources={}))
+    assert told == f"the key of circuit mul ({there} on the host): it was cut"
 
 
 def test_what_does_not_answer_is_no_verdict(
@@ -126,7 +186,7 @@ def test_a_wrong_configuration_is_refused_before_anything_travels(
 ) -> None:
     Path(layout.lock).rmdir()
     request = make_request(launcher=answering(problem("daemon.colour"), problem("synthesis.threads")))
-    with pytest.raises(UsageError, match=r"2 problems: \(1\) daemon.colour: it is wrong; \(2\) synthesis.threads: "):
+    with pytest.raises(UsageError, match=r"2 problems:\n\(1\) daemon.colour: it is wrong\n\(2\) synthesis.threads: "):
         deploy(host, layout, request, recorder)
     assert recorder.steps[-1] == "preflight of the build"
     assert not Path(layout.layers).exists()
@@ -153,7 +213,16 @@ def test_problems_of_configuration_and_host_come_in_one_message() -> None:
     findings = [Finding("memory", "error", "memory", "too little memory", "stop it"), Finding("x", "warning", "y", "z")]
     with pytest.raises(UsageError) as refused:
         raise_problems(answer, findings)
-    assert refused.value.message.splitlines()[1:] == ["circuits.0: it is not there", "memory: too little memory"]
+    assert refused.value.message.splitlines()[1:] == [
+        "(1) circuits.0: it is not there",
+        "    hint: ship it",
+        "(2) memory: too little memory",
+        "    hint: stop it",
+    ]
+    assert refused.value.hint == ""
+    with pytest.raises(UsageError) as refused:
+        raise_problems(answer)
+    assert refused.value.message.splitlines()[1:] == ["circuits.0: it is not there"]
     assert refused.value.hint == "ship it"
 
 

@@ -115,11 +115,11 @@ def test_auto_is_never_a_need(folder: Path, text: str, budget_bytes: int | None)
         (f'[[circuits]]\nname = "a"\npath = "{"a" * 300}"', "cannot be used: File name too long"),
         ('[[circuits]]\nname = "a"\npath = "/dev/zero"', "/dev/zero is not a regular file"),
         ("circuits = 3", "circuits is not a list of tables"),
-        ('[[circuits]]\npath = "mul.zkey"', "circuits[0].name is None"),
-        ('[[circuits]]\nname = "a"', "circuits[0] (a) has neither path nor sha256"),
+        ('[[circuits]]\npath = "mul.zkey"', "circuits.0.name is None"),
+        ('[[circuits]]\nname = "a"', "circuits.0 (a) has neither path nor sha256"),
         ('[[circuits]]\nname = "a"\npath = "no.zkey"', "no.zkey does not exist"),
         ('[[circuits]]\nname = "a"\npath = "."', "cannot be read: Is a directory"),
-        ('[[circuits]]\nname = "a"\nsha256 = "12"', "circuits[0].sha256 of a is '12'"),
+        ('[[circuits]]\nname = "a"\nsha256 = "12"', "circuits.0.sha256 of a is '12'"),
         (f'[[circuits]]\nname = "a"\npath = "/no/a"\nsha256 = "{"0" * 64}"', "has either path or sha256"),
         (f'[[circuits]]\nname = "a"\npath = "mul.zkey"\nsha256 = "{"0" * 64}"', f"has {KEY_SHA256}"),
     ],
@@ -135,10 +135,25 @@ def test_an_option_that_is_wrong_is_blamed_and_not_the_file(folder: Path) -> Non
     file = write(folder, '[[circuits]]\nname = "mul"\npath = "mul.zkey"\n')
     with pytest.raises(UsageError) as caught:
         load_configuration(file, circuits={"mul": folder / "mul.zkey"}, budget="lots")
-    circuit, budget = caught.value.message.splitlines()
-    assert circuit == f"--circuit mul (besides {file}): circuit.name: 'mul' stands twice"
-    assert budget.startswith("--budget: 'lots' is not a size: ")
-    assert budget.endswith("(write for example 2GiB or 512MiB)")
+    head, circuit, budget, hint = caught.value.message.splitlines()
+    assert head == "2 problems:"
+    assert circuit == f"(1) --circuit mul (besides {file}): circuit.name: 'mul' stands twice"
+    assert budget.startswith("(2) --budget: 'lots' is not a size: ")
+    assert hint == "    hint: write for example 2GiB or 512MiB"
+
+
+@pytest.mark.parametrize(
+    ("there", "hint"),
+    [(["mul_final.zkey", "x.toml"], "has mul_final.zkey"), (["other.zkey", "y"], "has other.zkey"), (["notes"], "")],
+)
+def test_a_key_that_is_not_there_has_neighbours(tmp_path: Path, there: list[str], hint: str) -> None:
+    keys = tmp_path / "keys"
+    keys.mkdir()
+    for name in there:
+        (keys / name).touch()
+    with pytest.raises(UsageError) as caught:
+        load_configuration(write(tmp_path, '[[circuits]]\nname = "mul"\npath = "keys/mul.zkey"\n'))
+    assert caught.value.hint == (f"{keys} {hint}" if hint else "")
 
 
 def test_all_problems_are_named_at_once(folder: Path) -> None:
@@ -149,7 +164,7 @@ def test_all_problems_are_named_at_once(folder: Path) -> None:
     problems = caught.value.details["problems"]
     assert isinstance(problems, list)
     assert len(problems) == 3
-    assert "circuits[2].name: 'm' stands twice" in problems[1]
+    assert "circuits.2.name: 'm' stands twice" in problems[1]
 
 
 def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
