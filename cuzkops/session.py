@@ -28,7 +28,8 @@ TargetSource = Literal["the command line", "CUZKOPS_TARGET", "cuzkops.toml", "th
 
 # A command in a hint that names no place yet: a verb, and at most options and numbers behind it.
 _BARE_COMMAND = re.compile(
-    r"`cuzkops (adopt|clean|deploy|kill|launch|logs|rollback|ship|status|wait-memory)((?: --[a-z-]+| \d+)*)`"
+    r"`cuzkops (adopt|clean|deploy|doctor|kill|launch|logs|rollback|ship|status|unlock|wait-memory)"
+    r"((?: --[a-z-]+| \d+| [A-Z]+)*)`"
 )
 
 

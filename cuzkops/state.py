@@ -171,19 +171,20 @@ class State:
         Raises:
             OpsError: It cannot be written.
         """
-        file = self.root / "client-id"
-        try:
-            stored = file.read_text(encoding="ascii").strip()
-        except (
-            OSError,
-            UnicodeDecodeError,
-        ):  # not made yet, or damaged: a new one is made, and said where it cannot be
-            stored = ""
-        if len(stored) == 32 and stored.isalnum():
+        stored = self.known_client_id()
+        if stored is not None:
             return stored
         made = os.urandom(16).hex()
-        write_atomically(file, made.encode() + b"\n")
+        write_atomically(self.root / "client-id", made.encode() + b"\n")
         return made
+
+    def known_client_id(self) -> str | None:
+        """The name of this client, or None before its first use: for those who only look."""
+        try:
+            stored = (self.root / "client-id").read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):  # not made yet, or damaged: the next use makes a new one
+            return None
+        return stored if len(stored) == 32 and stored.isalnum() else None
 
     def new_run(self) -> RunFolder:
         """Make the folder of a new run.

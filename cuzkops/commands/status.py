@@ -29,11 +29,11 @@ def status(place: Place) -> None:
 
     with place.open(remember=False) as (host, layout):
         report = step.status(host, layout)
-        place.screen.result(report, status_text(place.name, report))
+        place.screen.result(report, status_text(place.name, report, place.session.state.known_client_id()))
 
 
-def status_text(name: str, report: StatusReport) -> str:
-    """A report for people."""
+def status_text(name: str, report: StatusReport, client_id: str | None = None) -> str:
+    """A report for people; with the name of this client it says whether a holder of the lock lives."""
     starting = report.starting
     lines = [
         f"daemon {name}: starting, release {starting.release_id}, pid {starting.pid}; it has not said yet who it is"
@@ -48,7 +48,7 @@ def status_text(name: str, report: StatusReport) -> str:
     if report.answer:
         lines += _answer_lines(report.answer)
     lines.append(f"host memory: {_memory_text(report.memory)}")
-    lines.append(f"lock: {_lock_text(report.holder)}")
+    lines.append(f"lock: {_lock_text(report.holder, client_id)}")
     return "\n".join(lines)
 
 
@@ -97,8 +97,13 @@ def _memory_text(memory: Memory) -> str:
     return f"{available} of {group}; the host has {total}"
 
 
-def _lock_text(holder: Holder | None) -> str:
-    return "free" if holder is None else f"held by {holder}"
+def _lock_text(holder: Holder | None, client_id: str | None) -> str:
+    from cuzkops.remote.lock import fate  # noqa: PLC0415 - `--help` loads no records
+
+    if holder is None:
+        return "free"
+    known = fate(holder, client_id)
+    return f"held by {holder}{f'; {known}' if known else ''}"
 
 
 def register(app: typer.Typer) -> None:

@@ -12,7 +12,6 @@ import os
 import socket
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -22,7 +21,7 @@ from cuzkops.records import LockOwner
 from cuzkops.remote.audit import local_user
 from cuzkops.remote.host import Script
 from cuzkops.remote.lock_taking import ACQUIRE, SHOW, TAKE_OVER, WHOLE, WRITE_OWNER
-from cuzkops.remote.procfs import DEAD_STATES, TICKS_PER_S, parse_stats
+from cuzkops.remote.own_processes import start_ticks
 from cuzkops.remote.reserve import RESERVE
 from cuzkops.units import format_duration_s, format_instant
 
@@ -37,9 +36,9 @@ _SET_STEP = (
     + WRITE_OWNER
     + """
 umask 077
-case $(cat -- "$lock/owner.json") in
+case $(cat -- "$lock/owner.json" 2>/dev/null) in
 *"$token"*) write_owner ;;
-*) echo 'the lock is not ours any more' >&2; exit 1 ;;
+*) exit 66 ;;
 esac
 """
 )
@@ -75,10 +74,15 @@ rm -rf -- "$lock"
 )
 
 
+_NOT_OURS = 66
 _YOUNG_S = 5
 """A lock without a name that is not older is looked at again, for three seconds."""
 _SETTLING_ROUNDS = 15
 _SETTLING_S = 0.2
+
+
+STILL_RUNS = "that process still runs on this machine"
+"""What ``fate`` says of a holder that lives."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ def this_process(client_id: str, run_id: str, step: str) -> LockOwner:
         user=local_user(),
         host=socket.gethostname(),
         pid=os.getpid(),
-        start_ticks=_start_ticks(os.getpid()) or 0,
+        start_ticks=start_ticks(os.getpid()) or 0,
         run_id=run_id,
         step=step,
         since_unix_ns=time.time_ns(),
@@ -164,7 +168,7 @@ def acquire(host: Host, layout: Layout, owner: LockOwner, say: Callable[[str], N
         if holder is None:
             say(f"took over the lock of {host.target} from a dead process of this client: {dead}")
     if holder:
-        raise _locked(host, holder)
+        raise _locked(host, holder, owner)
 
 
 def refuse_locked(host: Host, layout: Layout, owner: LockOwner) -> None:
@@ -175,16 +179,23 @@ def refuse_locked(host: Host, layout: Layout, owner: LockOwner) -> None:
     """
     holder = _settled(lambda: read(host, layout))
     if holder and not (holder.owner and died_here(holder.owner, owner)):
-        raise _locked(host, holder)
+        raise _locked(host, holder, owner)
 
 
 def set_step(host: Host, layout: Layout, owner: LockOwner, step: str) -> None:
     """Record the step that begins.
 
     Raises:
-        OpsError: The lock is not ours any more: somebody removed it by ``unlock``.
+        LockedError: The lock is not ours any more (code ``lock-lost``): somebody removed it by ``unlock``.
     """
-    host.run(set_step_script(layout, owner.model_copy(update={"step": step}))).check()
+    done = host.run(set_step_script(layout, owner.model_copy(update={"step": step})))
+    if done.status == _NOT_OURS:
+        raise LockedError(
+            "lock-lost",
+            f"somebody took the lock of {host.target} away, so step {step} was not begun",
+            "`cuzkops status` shows what runs and who holds the lock now; run the same command again to go on",
+        )
+    done.check()
 
 
 def release(host: Host, layout: Layout, owner: LockOwner) -> None:
@@ -206,11 +217,28 @@ def unlock(host: Host, layout: Layout) -> Holder | None:
     return _holder(host.run(unlock_script(layout)).check().out)
 
 
+def fate(holder: Holder, client_id: str | None) -> str:
+    """What is known of a holder's process, and so of what happens next; empty where it left no name.
+
+    Args:
+        holder: Who holds the lock.
+        client_id: That of this client, or None where it has none yet.
+    """
+    owner = holder.owner
+    if owner is None:
+        return ""
+    if (owner.client_id, owner.host) != (client_id, socket.gethostname()):
+        return f"whether it still runs can be seen on {owner.host} alone"
+    if died_here(owner, owner):
+        return "that process has ended: the next command that changes this host takes the lock over"
+    return STILL_RUNS
+
+
 def died_here(owner: LockOwner, us: LockOwner) -> bool:
     """Whether the owner was a process of this client, on this machine, that does not run any more."""
     if (owner.client_id, owner.host) != (us.client_id, us.host):
         return False
-    return _start_ticks(owner.pid) != owner.start_ticks
+    return start_ticks(owner.pid) != owner.start_ticks
 
 
 def planned(layout: Layout, owner: LockOwner, steps: Mapping[str, Sequence[Script]]) -> list[Script]:
@@ -277,11 +305,12 @@ def _settled(look: Callable[[], Holder | None]) -> Holder | None:
     return holder
 
 
-def _locked(host: Host, holder: Holder) -> LockedError:
+def _locked(host: Host, holder: Holder, us: LockOwner) -> LockedError:
+    known = fate(holder, us.client_id)
     return LockedError(
         "locked",
-        f"{host.target} is locked by {holder}",
-        f"wait for it; if it is gone for good: cuzkops unlock {host.target}",
+        f"{host.target} is locked by {holder}{f'; {known}' if known else ''}",
+        "wait for it; if it is gone for good: `cuzkops unlock`",
         {
             "owner": holder.owner.model_dump(mode="json", by_alias=True) if holder.owner else None,
             "age_s": holder.age_s,
@@ -309,24 +338,3 @@ def _holder(out: str) -> Holder | None:
     except ValidationError:
         owner = None
     return Holder(owner, max(0, int(age)), text)
-
-
-def _start_ticks(pid: int) -> int | None:
-    """Start of a process in clock ticks since the boot, or None when it does not run."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return None if Path("/proc/self").exists() else _start_ticks_elsewhere(pid)
-    (found,) = parse_stats(stat)
-    return None if found.state in DEAD_STATES else found.start_ticks
-
-
-def _start_ticks_elsewhere(pid: int) -> int | None:
-    """The same for an operator's machine without /proc."""
-    import psutil  # noqa: PLC0415 - not needed on Linux
-
-    try:
-        started_s: float = psutil.Process(pid).create_time() - psutil.boot_time()
-    except psutil.NoSuchProcess:
-        return None
-    return round(started_s * TICKS_PER_S)

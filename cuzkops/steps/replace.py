@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cuzkops.errors import OpsError
+from cuzkops.errors import LockedError, OpsError
 from cuzkops.remote.daemon import find_daemon
 from cuzkops.remote.probes import host_script, processes_script
 from cuzkops.steps.check import check, check_script, keys_named, raise_problems
@@ -31,6 +31,14 @@ if TYPE_CHECKING:
     from cuzkops.steps.observer import Observer
     from cuzkops.steps.verify import Release
     from prover.protocol import CheckAnswer
+
+
+_LEFT = {
+    "wait-memory": "the old daemon was stopped, where one ran, and nothing was launched",
+    "launch": "the old daemon was stopped, where one ran, its memory is back, and nothing was launched",
+    "launch the previous release": "neither the new release runs nor the one before",
+}
+"""How the host is left where the lock is lost before a step; before all others nothing was stopped."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +213,11 @@ class Replacement:
 
     @contextmanager
     def _step(self, name: str) -> Iterator[Callable[[str], None]]:
-        self._set_step(name)
+        try:
+            self._set_step(name)
+        except LockedError as error:
+            error.message += f"; {_LEFT.get(name, 'the daemon that runs was not touched')}"
+            raise
         with observed(self._observer, name) as done:
             yield done
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuzkops import cli
+from cuzkops.remote.lock import this_process
 from cuzkops.rendering import Screen
 from cuzkops.state import open_state
 
@@ -86,6 +87,22 @@ def test_unlock_needs_yes_where_nobody_can_be_asked(
     assert not locked.exists()
     audit = json.loads((locked.parent / "audit.jsonl").read_text())
     assert audit["action"] == "unlock"
+
+
+@pytest.mark.parametrize(("start_ticks", "warned"), [(None, True), (1, False)])
+def test_unlock_warns_where_the_holder_lives(
+    start_ticks: int | None, warned: bool, place: list[str], locked: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    us = this_process(open_state().client_id(), "r", "ship")
+    owner = us if start_ticks is None else us.model_copy(update={"start_ticks": start_ticks})
+    (locked / "owner.json").write_text(owner.model_dump_json(by_alias=True))
+    known = "still runs on this machine" if warned else "has ended: the next command that changes this host takes"
+    assert cli.run(["status", *place]) == 0
+    assert known in capsys.readouterr().out
+    status, _, err = run(capsys, "unlock", *place, "--yes")
+    assert status == 0
+    assert known in err
+    assert ("warning: what runs under this lock stops before its next step" in err) is warned
 
 
 @pytest.mark.parametrize("reply", [True, False])

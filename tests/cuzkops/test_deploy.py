@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -162,6 +163,28 @@ def test_memory_that_does_not_come_back_launches_nothing(
     assert recorder.steps[-1] == "wait-memory"
     assert not Path(layout.daemon_json).exists()
     assert not Path(layout.lock).exists()
+
+
+@pytest.mark.parametrize(
+    ("after", "left"),
+    [
+        ("ship", "step check was not begun; the daemon that runs was not touched"),
+        ("kill", "step wait-memory was not begun; the old daemon was stopped, where one ran, and nothing was launched"),
+    ],
+)
+def test_a_deploy_that_lost_its_lock_says_how_the_host_is_left(
+    after: str, left: str, *, layout: Layout, run: Deploy, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(step: str, _sentence: str, _seconds: float) -> None:
+        if step == after:
+            shutil.rmtree(layout.lock)
+
+    monkeypatch.setattr(recorder, "step_ended", ended)
+    with pytest.raises(LockedError) as lost:
+        run()
+    assert lost.value.message.endswith(left)
+    assert "run the same command again to go on" in lost.value.hint
+    assert not Path(layout.daemon_json).exists()
 
 
 def test_a_configuration_that_the_daemon_refuses_stops_nothing(

@@ -86,7 +86,7 @@ def test_another_run_is_refused_and_told_who_holds_it(host: LocalHost, layout: L
     message = caught.value.message
     assert message.startswith("local is locked by ann@laptop (process ")
     assert "in step wait-memory, since 20" in message
-    assert "cuzkops unlock local" in caught.value.hint
+    assert "`cuzkops unlock`" in caught.value.hint
     assert caught.value.exit_status == 6
 
 
@@ -150,7 +150,7 @@ def test_an_owner_that_cannot_be_read_is_said_with_the_age(
     age_s = caught.value.details["age_s"]
     assert isinstance(age_s, int)
     assert 1 <= age_s < 60
-    assert "cuzkops unlock local" in caught.value.hint
+    assert "`cuzkops unlock`" in caught.value.hint
 
 
 def test_of_many_who_try_one_wins(layout: Layout) -> None:
@@ -196,10 +196,33 @@ def test_who_lost_the_lock_neither_moves_on_nor_removes_the_next_one(host: Local
     with lock.held(host, layout, owner("run-1"), said.append) as step:
         lock.unlock(host, layout)
         lock.acquire(host, layout, owner("run-2"), quiet)
-        with pytest.raises(OpsError, match="the lock is not ours any more"):
+        with pytest.raises(LockedError, match="took the lock of local away, so step kill was not begun") as lost:
             step("kill")
+        assert (lost.value.code, lost.value.exit_status) == ("lock-lost", 6)
+        assert "`cuzkops status`" in lost.value.hint
     assert stored(layout)["run_id"] == "run-2"
     assert "could not be released" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "client_id", "said"),
+    [
+        ({}, CLIENT, lock.STILL_RUNS),
+        ({"start_ticks": 1}, CLIENT, "has ended: the next command that changes this host takes the lock over"),
+        ({"host": "laptop"}, CLIENT, "can be seen on laptop alone"),
+        ({}, "d" * 32, "alone"),
+        ({}, None, "alone"),
+    ],
+)
+def test_whether_a_holder_lives_is_said_where_it_can_be_known(
+    changes: dict[str, object], client_id: str | None, said: str
+) -> None:
+    found = lock.fate(lock.Holder(owner(**changes), 3, ""), client_id)  # type: ignore[arg-type] # any field of it
+    assert said in found
+
+
+def test_a_holder_without_a_name_has_no_known_fate() -> None:
+    assert lock.fate(lock.Holder(None, 3, ""), CLIENT) == ""
 
 
 def test_a_lock_that_is_gone_is_released_without_a_word(host: LocalHost, layout: Layout) -> None:

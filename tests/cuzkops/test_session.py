@@ -39,6 +39,8 @@ def test_a_hint_is_one_command_for_a_shell(tmp_path: Path, monkeypatch: pytest.M
 def test_the_hints_of_a_step_name_the_place_and_its_key() -> None:
     keyed = replace(place(), identity=Path("a key"))
     hint = "`cuzkops kill --pid 12` stops it; `cuzkops adopt 12` takes it over; `cuzkops logs ops@gpu1` is whole"
+    assert keyed.placed("`cuzkops unlock`") == "`cuzkops unlock ops@gpu1 --identity 'a key'`"
+    assert keyed.placed("`cuzkops kill --pid PID`") == "`cuzkops kill --pid PID ops@gpu1 --identity 'a key'`"
     where = "ops@gpu1 --identity 'a key'"
     assert keyed.placed(hint) == (
         f"`cuzkops kill --pid 12 {where}` stops it; `cuzkops adopt 12 {where}` takes it over; "
