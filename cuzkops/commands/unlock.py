@@ -18,20 +18,21 @@ def unlock(place: Place, *, yes: Yes = False, dry_run: DryRun = False) -> None:
 
     A lock of this client whose process is dead is taken over without this.
     """
-    from cuzkops.remote import lock  # noqa: PLC0415 - `--help` loads no records
+    from cuzkops.remote.lock import STILL_RUNS, fate  # noqa: PLC0415 - `--help` loads no records
+    from cuzkops.remote.lock import read as read_lock  # noqa: PLC0415 - the same
     from cuzkops.steps import unlock as step  # noqa: PLC0415 - the same
 
     with place.open(remember=False) as (host, layout):
         if dry_run:
             place.screen.plan(step.plan_unlock(layout))
             return
-        holder = lock.read(host, layout)
+        holder = read_lock(host, layout)
         if holder is None:
             place.screen.result({"unlocked": False, "holder": None}, f"{place.target} is not locked")
             return
-        known = lock.fate(holder, place.session.state.known_client_id())
+        known = fate(holder, place.session.state.known_client_id())
         place.screen.say(f"the lock of {place.target} is held by {holder}{f'; {known}' if known else ''}")
-        if known == lock.STILL_RUNS:
+        if known == STILL_RUNS:
             place.screen.say("warning: what runs under this lock stops before its next step once it is removed")
         if not yes:
             if not place.screen.interactive:

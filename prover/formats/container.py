@@ -233,7 +233,8 @@ class Container:
         """A whole file of a kind that is known is in the wrong place, and not damaged."""
         if magic in _TITLES and self.magic in _TITLES:
             wanted = f"{_TITLES[self.magic]} (.{self.magic})"
-            self.fail(f"it is {_TITLES[magic]} (.{magic}), not {wanted}", hint=f"name {wanted} in its place")
+            message = f"{self.name}: it is {_TITLES[magic]} (.{magic}), not {wanted}"
+            raise InputError(f"{self.magic}-malformed", message, f"name {wanted} in its place")
 
     def _section_head(self, at: int, number: int, n_sections: int) -> tuple[int, int]:
         """Read the head of one section and hold its length against the rest of the file."""
