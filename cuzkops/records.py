@@ -170,7 +170,8 @@ class RunRecord(StoredRecord):
     driver: str | None
     started_unix_ns: UnixNs
     peak_bytes: int | None = Field(default=None, description="peak resident memory of the daemon, once known")
-    kind: Literal["deploy", "bench"] = "deploy"
+    kind: Literal["deploy", "rollback", "bench"] = "deploy"
+    failed: str = Field(default="", description="why it came to nothing; empty where it did not")
     label: str = Field(default="", description="what the user calls it")
     release_id: str = ""
     launch_id: str = Field(default="", description="names the daemon's log")

@@ -90,6 +90,11 @@ def format_instant(unix_s: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(unix_s))
 
 
+def counted(n: int, noun: str) -> str:
+    """Write a number of things for people: ``1 key``, ``2 keys``."""
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
 def _split(text: str, what: str, example: str) -> tuple[float, str]:
     match = _QUANTITY.match(text.strip())
     if not match:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -27,12 +29,13 @@ from cuzkops.commands.options import (
     size_bytes,
 )
 from cuzkops.commands.ship import carried_config, transfers_shown
+from cuzkops.errors import OpsError
 from cuzkops.session import Place
 from cuzkops.state import new_run_id
 from cuzkops.units import format_duration_s, parse_duration_s
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from cuzkops.memory_verdict import Reason, Sample
     from cuzkops.rendering import Screen
@@ -99,8 +102,9 @@ def deploy(
                 step.plan(host, layout, request, load_artifact(artifact or DEFAULT_ARTIFACT), restart=restart)
             )
             return
-        view = DeployView(place.session, run, place.again("deploy"), place.placed)
-        result = (step.deploy if restart else step.deploy_changes)(host, layout, request, view)
+        with recorded(place, run, "deploy"):
+            view = DeployView(place.session, run, place.again("deploy"), place.placed)
+            result = (step.deploy if restart else step.deploy_changes)(host, layout, request, view)
         _show(place, run, result)
 
 
@@ -113,6 +117,40 @@ def _show(place: Place, run: RunFolder, result: DeployResult | AlreadyRunning) -
         return
     run.write(result.run)
     place.screen.result(result, deployed_text(place, result))
+
+
+@contextlib.contextmanager
+def recorded(place: Place, run: RunFolder, kind: Literal["deploy", "rollback"]) -> Iterator[None]:
+    """Record a run that comes to nothing, and why, so that the list of runs has it too."""
+    from cuzkops.records import RunRecord  # noqa: PLC0415 - `--help` loads no records
+
+    begin_unix_ns = time.time_ns()
+    try:
+        yield
+    except (OpsError, KeyboardInterrupt) as error:
+        why, details = (error.message, error.details) if isinstance(error, OpsError) else ("interrupted", {})
+        release_id = str(details.get("release_id", ""))
+        record = RunRecord(
+            run_id=run.run_id,
+            target=str(place.target),
+            name=place.name,
+            daemon_kind="cuzkops",
+            log_grammar="cuzkops",
+            build_id=release_id.partition("-")[0],
+            exe_sha256="",
+            config_sha256="",
+            circuits={},
+            host="",
+            gpus=[],
+            driver=None,
+            started_unix_ns=begin_unix_ns,
+            kind=kind,
+            failed=why,
+            release_id=release_id,
+        )
+        with contextlib.suppress(OpsError):  # why it failed matters more
+            run.write(record)
+        raise
 
 
 class DeployView:

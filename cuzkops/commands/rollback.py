@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cuzkops.commands.deploy import DeployView, last_peak_bytes
+from cuzkops.commands.deploy import DeployView, last_peak_bytes, recorded
 from cuzkops.commands.options import DryRun, Grace, Need, Thorough, Timeout, grace_s, on_host, size_bytes
 from cuzkops.session import Place
 from cuzkops.state import new_run_id
@@ -23,7 +23,10 @@ def rollback(
     release: Annotated[
         str | None,
         typer.Option(
-            "--release", metavar="ID", help="A release on the host; else the one that ran before.", show_default=False
+            "--release",
+            metavar="ID",
+            help="A release on the host, or a beginning of its name; else the one that ran before.",
+            show_default=False,
         ),
     ] = None,
     need: Need = None,
@@ -66,8 +69,9 @@ def rollback(
         if dry_run:
             place.screen.plan(step.plan_rollback(host, layout, request))
             return
-        view = DeployView(place.session, run, place.again("rollback"), place.placed)
-        result = step.rollback(host, layout, request, view)
+        with recorded(place, run, "rollback"):
+            view = DeployView(place.session, run, place.again("rollback"), place.placed)
+            result = step.rollback(host, layout, request, view)
         run.write(result.run)
     place.screen.result(result, rolled_back_text(place, result))
 
@@ -80,7 +84,10 @@ def releases_text(releases: list[ListedRelease]) -> str:
         if release.built_unix_ns is not None:
             revision = f", revision {release.git[:12]}{' with changes' if release.dirty else ''}" if release.git else ""
             built = f"built {format_instant(release.built_unix_ns // 10**9)}{revision}"
-        lines.append(f"{release.release_id}  {release.role:8}  {built}")
+        notes = [built] if release.was_ready else ["was never ready", built]
+        if release.differs:
+            notes.append(f"another {', '.join(release.differs)} than the current one")
+        lines.append(f"{release.release_id}  {release.role:8}  {'; '.join(notes)}")
     return "\n".join(lines) or "no release is on the host"
 
 

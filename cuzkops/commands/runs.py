@@ -10,7 +10,7 @@ from cuzkops.commands.options import with_output
 from cuzkops.errors import OpsError, UnreadableError, UsageError
 from cuzkops.session import Session
 from cuzkops.state import RUN_WORDS, open_state
-from cuzkops.units import format_bytes, format_instant
+from cuzkops.units import counted, format_bytes, format_instant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +33,7 @@ def _complete_run(incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
+_REASON_CHARS = 80
 _METHOD = (
     "medians with 95 % intervals by order statistics (Conover 1999, 3.2); B/A is the median of all pairwise ratios\n"
     "with its interval (Hodges and Lehmann 1963). One run each: how much runs differ among themselves is not in it."
@@ -41,7 +42,7 @@ _METHOD = (
 
 @with_output
 def list_runs(session: Session) -> None:
-    """List the runs that were recorded here, the newest first."""
+    """List the runs that were recorded here, the newest first: deploys, rollbacks and benches, also failed ones."""
     records = _records(session)
     session.screen.result([_summary(record) for record in records], _list_text(records))
 
@@ -110,6 +111,7 @@ def _summary(record: RunRecord) -> dict[str, object]:
     return {
         "run_id": record.run_id,
         "kind": record.kind,
+        "failed": record.failed or None,
         "label": record.label,
         "target": record.target,
         "name": record.name,
@@ -133,7 +135,9 @@ def _list_text(records: Sequence[RunRecord]) -> str:
             if bench
             else (", ".join(record.circuits) or "-", "-", "-", "-")
         )
-        rows.append((record.run_id, record.kind, record.target, record.build_id, *figures, record.label))
+        kind = f"{record.kind}, failed" if record.failed else record.kind
+        label = " ".join(record.failed.split())[:_REASON_CHARS] if record.failed else record.label
+        rows.append((record.run_id, kind, record.target, record.build_id or "-", *figures, label))
     return _table(rows)
 
 
@@ -143,13 +147,18 @@ def shown_text(record: RunRecord) -> str:
     lines = [
         f"run {record.run_id}: {record.kind} of {record.name} on {record.target}"
         + (f", {record.label}" if record.label else ""),
+    ]
+    if record.failed:
+        release = f"; release {record.release_id}" if record.release_id else ""
+        return "\n".join([*lines, f"  started {when}{release}", f"  failed: {record.failed}"])
+    lines += [
         f"  started {when}; build {record.build_id}, configuration {record.config_sha256[:12]}",
         f"  circuits: {', '.join(f'{name} ({digest[:12]})' for name, digest in record.circuits.items()) or 'none'}",
         f"  host {record.host}, GPUs: {', '.join(record.gpus) or 'none'}",
     ]
     if machine := record.machine:
         lines.append(
-            f"  {machine.n_cpus} CPUs ({machine.cpu or machine.architecture}), {machine.memory_text}, "
+            f"  {counted(machine.n_cpus, 'CPU')} ({machine.cpu or machine.architecture}), {machine.memory_text}, "
             f"kernel {machine.kernel}, load average {machine.load_1min:.2f} before"
         )
     if record.peak_bytes is not None:
@@ -180,10 +189,11 @@ def _bench_lines(bench: BenchAnswer) -> list[str]:
                 )
             )
     done = (
-        f"{bench.n_done} of {bench.n_jobs} jobs done, {bench.concurrency} in flight, {bench.n_partitions} proofs each"
+        f"{bench.n_done} of {bench.n_jobs} jobs done, {bench.concurrency} in flight, "
+        f"{counted(bench.n_partitions, 'proof')} each"
     )
     return [
-        f"  {done}, after {bench.n_warmup} to warm up; {bench.n_verified} proofs verified",
+        f"  {done}, after {bench.n_warmup} to warm up; {counted(bench.n_verified, 'proof')} verified",
         f"  {bench.proofs_per_s:.4g} proofs/s over {_ms(bench.wall_us)} ms",
         *(f"  {line}" for line in _table(rows).splitlines()),
     ]

@@ -89,7 +89,8 @@ def raise_problems(answer: CheckAnswer, findings: Sequence[Finding] = ()) -> Non
         raise_findings(findings)
         return
     errors = [finding for finding in findings if finding.severity == "error"]
-    rows = [(f"{found.where}: {found.message}", found.hint) for found in (*answer.problems, *errors)]
+    rows = [(f"{problem.where}: {problem.message}", problem.hint) for problem in answer.problems]
+    rows += [(f"{error.where}: {error.message}", error.hint) for error in errors]
     alone = rows[0] if len(rows) == 1 else None
     raise UsageError(
         "check",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cuzkops.remote import audit
 from cuzkops.remote.cleaning import holdings_script, parse_holdings, remove_script
 from cuzkops.remote.layout import RELEASE_ID_PATTERN
-from cuzkops.units import format_bytes
+from cuzkops.units import counted, format_bytes
 from prover.protocol import SHA256_PATTERN
 
 if TYPE_CHECKING:
@@ -42,8 +42,16 @@ class CleanPlan:
     @property
     def counts(self) -> str:
         """What would be removed, in a few words."""
-        counted = (("release", self.releases), ("layer", self.layers), ("key", self.circuits))
-        words = [f"{len(found)} {word}{'s' if len(found) > 1 else ''}" for word, found in counted if found]
+        kinds = (("release", self.releases), ("layer", self.layers), ("key", self.circuits))
+        words = [counted(len(found), kind) for kind, found in kinds if found]
+        return ", ".join(words) or "nothing but old notes of digests"
+
+    @property
+    def names(self) -> str:
+        """What would be removed: releases by name, the rest by the beginnings of its digests."""
+        kinds = (("layer", self.layers), ("key", self.circuits))
+        words = [f"release {name}" for name in self.releases]
+        words += [f"{kind} {sha256[:12]}" for kind, digests in kinds for sha256 in digests]
         return ", ".join(words) or "nothing but old notes of digests"
 
     @property
@@ -67,13 +75,14 @@ class CleanResult:
     @property
     def sentence(self) -> str:
         """What was removed, for people."""
-        return f"removed {self.removed.counts}: {format_bytes(self.freed_bytes)} are free again"
+        return f"removed {self.removed.names}: {format_bytes(self.freed_bytes)} are free again"
 
 
 def clean(host: Host, layout: Layout, keep: int, *, protect: tuple[str, ...] = ()) -> CleanResult:
     """Remove what nobody uses.
 
-    What stays: the release that runs, the current one, the one that a rollback goes to, and the ``keep`` newest.
+    What stays: the release that runs, the current one, the one that a rollback goes to, and ``keep`` others: the newest
+    of all, which may wait for its launch, then the newest of those that were once ready, then the rest.
 
     Args:
         host: The host, whose lock this client holds.
@@ -116,7 +125,8 @@ def choose(holdings: Holdings, name: str, keep: int, protect: tuple[str, ...] = 
     leaving: list[str] = []
     if daemon := holdings.daemons.get(name):
         names = [release for release in daemon.releases if re.fullmatch(RELEASE_ID_PATTERN, release)]
-        stays = {daemon.current, daemon.previous, *daemon.in_use, *protect, *names[: max(0, keep)]}
+        ranked = names[:1] + sorted(names[1:], key=lambda release: release not in daemon.launched)
+        stays = {daemon.current, daemon.previous, *daemon.in_use, *protect, *ranked[: max(0, keep)]}
         leaving = [release for release in names if release not in stays]
     staying = [
         (release, *texts)

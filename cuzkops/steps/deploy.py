@@ -6,7 +6,7 @@ import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from cuzkops.records import RunRecord
 from cuzkops.remote.lock import held, planned, refuse_locked
@@ -156,7 +156,7 @@ def deploy(host: Host, layout: Layout, request: DeployRequest, observer: Observe
         UsageError: Preflight or the check refuse: the running daemon was not touched.
         LockedError: Another deploy holds the lock.
         TimeoutExpired: The memory did not come back: nothing was launched.
-        OpsError: A step failed; if the new daemon failed, the previous release was started again where one ran.
+        OpsError: A step failed; if the new daemon failed, the release that ran before was started again where one did.
     """
     return cast("DeployResult", _Deploy(host, layout, request, observer).run(restart=True))
 
@@ -291,7 +291,13 @@ def _host_keys(config: DeployConfig) -> list[str]:
 
 
 def record_run(
-    run_id: str, target: str, launched: LaunchResult, facts: HostFacts, circuits: dict[str, str]
+    run_id: str,
+    target: str,
+    launched: LaunchResult,
+    facts: HostFacts,
+    circuits: dict[str, str],
+    *,
+    kind: Literal["deploy", "rollback"] = "deploy",
 ) -> RunRecord:
     """Put together what identifies a run, for run.json.
 
@@ -301,6 +307,7 @@ def record_run(
         launched: Its daemon.
         facts: The host.
         circuits: Name -> digest of its key, or its path where only the host has it.
+        kind: What was done.
     """
     daemon = launched.daemon
     return RunRecord(
@@ -317,6 +324,9 @@ def record_run(
         gpus=[gpu.name for gpu in facts.gpus],
         driver=facts.nvidia_driver or None,
         started_unix_ns=daemon.started_unix_ns,
+        kind=kind,
+        release_id=daemon.release_id,
+        launch_id=daemon.launch_id,
     )
 
 

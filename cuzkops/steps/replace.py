@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _LEFT = {
     "wait-memory": "the old daemon was stopped, where one ran, and nothing was launched",
     "launch": "the old daemon was stopped, where one ran, its memory is back, and nothing was launched",
-    "launch the previous release": "neither the new release runs nor the one before",
+    "launch again what ran until now": "neither the new release runs nor the one before",
 }
 """How the host is left where the lock is lost before a step; before all others nothing was stopped."""
 
@@ -113,6 +113,13 @@ class Replacement:
             OpsError: A step failed; if the new daemon failed, the release that ran before was started again.
         """
         self._set_step = set_step
+        try:
+            return self._run()
+        except OpsError as error:
+            error.details.setdefault("release_id", self._release.release_id)
+            raise
+
+    def _run(self) -> Replaced:
         answer, need_bytes = self._check()
         previous = self._release_that_runs()
         killed = self._kill()
@@ -206,10 +213,10 @@ class Replacement:
         try:
             release = read_release(self._host, self._layout, release_id)
             self._wait(None)
-            launched = self._start("launch the previous release", release, f"{self._terms.run_id}-back")
+            launched = self._start("launch again what ran until now", release, f"{self._terms.run_id}-back")
         except OpsError as error:
-            return f"the previous release {release_id} could not be started again: {error.message}"
-        return f"the previous release {release_id} runs again as pid {launched.daemon.pid}"
+            return f"release {release_id}, which ran until now, could not be started again: {error.message}"
+        return f"release {release_id}, which ran until now, runs again as pid {launched.daemon.pid}"
 
     @contextmanager
     def _step(self, name: str) -> Iterator[Callable[[str], None]]:

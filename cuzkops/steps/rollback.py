@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from cuzkops.errors import OpsError, UsageError
@@ -16,11 +18,13 @@ from cuzkops.steps.observer import observed, warn
 from cuzkops.steps.preflight import preflight_host
 from cuzkops.steps.replace import Replacement, plan_replacement
 from cuzkops.steps.verify import plan_verify, read_release, remake, verify
-from cuzkops.units import format_bytes
+from cuzkops.units import counted, format_bytes
+from prover.protocol import SHA256_PATTERN
 
 if TYPE_CHECKING:
     from cuzkops.memory_verdict import MemoryVerdict
     from cuzkops.records import LockOwner, RunRecord
+    from cuzkops.remote.cleaning import DaemonHoldings
     from cuzkops.remote.host import Host, Script
     from cuzkops.remote.layout import Layout
     from cuzkops.steps.findings import Finding
@@ -37,7 +41,7 @@ class RollbackRequest:
     """Where to go back to.
 
     Args:
-        release_id: A release on the host, or None for the one that ran before the current one.
+        release_id: A release on the host, or a beginning of its name; None for the one that ran before the current one.
         owner: This process as the owner of the host's lock.
         terms: How the daemon that runs is replaced.
         thorough: Hash every key on the host, also one that was hashed before and has not changed since.
@@ -105,10 +109,12 @@ def rollback(host: Host, layout: Layout, request: RollbackRequest, observer: Obs
         set_step("verify")
         with observed(observer, "verify") as done:
             _verify(host, layout, release, request, observer)
-            done(f"its files and {len(release.circuits)} keys are what was shipped")
+            done(f"its files and {counted(len(release.circuits), 'key')} are what was shipped")
         replaced = Replacement(host, layout, release, request.terms, observer).run(set_step)
     return RollbackResult(
-        record_run(request.owner.run_id, str(host.target), replaced.launched, report.facts, release.circuits),
+        record_run(
+            request.owner.run_id, str(host.target), replaced.launched, report.facts, release.circuits, kind="rollback"
+        ),
         release_id=release.release_id,
         warnings=tuple(report.findings),
         check=replaced.check,
@@ -150,6 +156,8 @@ class ListedRelease:
     Args:
         release_id: Its name.
         role: ``current``, ``previous`` (where a rollback without a name goes), or an empty string.
+        was_ready: Whether it was ever launched and ready; as far back as the audit log says.
+        differs: In what it differs from the current one: ``artifact``, ``configuration``, ``circuits``.
         built_unix_ns: When its artifact was built, or None where its manifest cannot be read.
         git: Revision of its source; empty where that is not known.
         dirty: Whether its source had changes besides that revision.
@@ -157,7 +165,9 @@ class ListedRelease:
 
     release_id: str
     role: str
-    built_unix_ns: int | None
+    was_ready: bool
+    differs: tuple[str, ...]
+    built_unix_ns: int | None = None
     git: str = ""
     dirty: bool = False
 
@@ -169,24 +179,43 @@ def list_releases(host: Host, layout: Layout) -> list[ListedRelease]:
     from cuzkops.records import Manifest  # noqa: PLC0415 - the same
 
     daemon = look(host, layout).daemons.get(layout.name)
+    if daemon is None:
+        return []
     found = []
-    for release_id, (text, _) in daemon.releases.items() if daemon else ():
-        roles = {daemon.current: "current", daemon.previous: "previous"} if daemon else {}
-        role = roles.get(release_id, "")
-        try:
+    roles = {daemon.current: "current", daemon.previous: "previous"}
+    for release_id, (text, _) in daemon.releases.items():
+        was_ready = release_id in {*daemon.launched, *daemon.in_use}
+        release = ListedRelease(release_id, roles.get(release_id, ""), was_ready, _differs(daemon, release_id))
+        with contextlib.suppress(ValidationError):
             manifest = Manifest.model_validate_json(text)
-        except ValidationError:
-            found.append(ListedRelease(release_id, role, None))
-            continue
-        found.append(ListedRelease(release_id, role, manifest.built_unix_ns, manifest.git, manifest.dirty))
+            release = replace(release, built_unix_ns=manifest.built_unix_ns, git=manifest.git, dirty=manifest.dirty)
+        found.append(release)
     return found
 
 
+def _differs(daemon: DaemonHoldings, release_id: str) -> tuple[str, ...]:
+    """In what a release differs from the current one, by its name and by the keys that its configuration names."""
+    if daemon.current not in daemon.releases:
+        return ()
+    (build, _, config), (current_build, _, current_config) = (
+        name.partition("-") for name in (release_id, daemon.current)
+    )
+    keys, current_keys = (
+        set(re.findall(rf'"({SHA256_PATTERN})"', daemon.releases[name][1])) for name in (release_id, daemon.current)
+    )
+    pairs = (
+        ("artifact", build, current_build),
+        ("configuration", config, current_config),
+        ("circuits", keys, current_keys),
+    )
+    return tuple(word for word, its, current in pairs if its != current)
+
+
 def find_release(host: Host, layout: Layout, release_id: str | None) -> Release:
-    """Find a release by its name, or the one that ran before the current one.
+    """Find a release by its name, by a beginning of it that only one has, or the one that ran before the current one.
 
     Raises:
-        UsageError: There is none; the message lists those that are there.
+        UsageError: There is none, or there are several; the message lists those that are there.
         OpsError: It is damaged.
     """
     daemon = look(host, layout).daemons.get(layout.name)
@@ -200,10 +229,14 @@ def find_release(host: Host, layout: Layout, release_id: str | None) -> Release:
             f"releases there, the newest first: {listed}",
             "name one with --release" if len(releases) > 1 else "deploy what you want to go back to",
         )
-    if wanted not in releases:
+    meant = [wanted] if wanted in releases else [name for name in releases if name.startswith(wanted)]
+    if len(meant) > 1:
+        message = f"{wanted!r} is the beginning of {len(meant)} releases on {host.target}: {', '.join(meant)}"
+        raise UsageError("no-release", message, "say more of it")
+    if not meant:
         raise UsageError(
             "no-release",
             f"there is no release {wanted} on {host.target}; releases there, the newest first: {listed}",
             "name one of them with --release, or deploy what you want to go back to",
         )
-    return read_release(host, layout, wanted)
+    return read_release(host, layout, meant[0])

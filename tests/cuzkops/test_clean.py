@@ -11,9 +11,11 @@ import pytest
 
 from cuzkops import cli
 from cuzkops.configuration import load_configuration
+from cuzkops.errors import UsageError
 from cuzkops.remote import audit
 from cuzkops.remote.layout import Layout
 from cuzkops.steps.clean import clean, look, plan_clean
+from cuzkops.steps.rollback import find_release
 from cuzkops.steps.room import advise
 from cuzkops.steps.ship import ShipRequest, plan_ship, ship
 
@@ -62,7 +64,8 @@ def test_old_releases_go_with_their_layers_and_keys(host: Host, layout: Layout, 
     assert (len(result.removed.layers), len(result.removed.circuits)) == (1, 1)
     assert result.removed.unknown == ()
     assert result.freed_bytes > 0
-    assert result.sentence.startswith("removed 1 release, 1 layer, 1 key: ")
+    layer, key = result.removed.layers[0][:12], result.removed.circuits[0][:12]
+    assert result.sentence.startswith(f"removed release {old}, layer {layer}, key {key}: ")
     after = look(host, layout)
     assert set(after.daemons[layout.name].releases) == set(kept)
     assert set(before.layers) - set(after.layers) == set(result.removed.layers)
@@ -83,6 +86,20 @@ def test_what_is_in_use_stays(host: Host, layout: Layout, shipper: Shipper) -> N
     assert plan_clean(host, layout, 1, protect=(gone,)).is_empty
     assert clean(host, layout, 1).removed.releases == (gone,)
     assert listed(layout.releases) == {before, current, runs, newest}
+
+
+def test_what_was_once_ready_stays_before_what_never_was(host: Host, layout: Layout, shipper: Shipper) -> None:
+    good, bad, worse, current, newest = [shipper.ship(layout) for _ in range(5)]
+    for release_id in (good, current):
+        audit.append(host, layout, "launch", {"release_id": release_id})
+    before = shipper.ship(layout)
+    os.utime(layout.release(before), ns=(0, 0))
+    audit.append(host, layout, "launch", {"release_id": before})
+    audit.append(host, layout, "launch", {"release_id": current})
+    Path(layout.current).symlink_to(f"releases/{current}")
+    assert plan_clean(host, layout, 3).releases == (worse, bad)
+    assert good not in plan_clean(host, layout, 3).releases
+    assert newest not in plan_clean(host, layout, 1).releases
 
 
 def test_what_another_daemon_uses_stays(host: Host, layout: Layout, shipper: Shipper) -> None:
@@ -130,6 +147,14 @@ def test_names_that_are_none_of_ours_are_left_alone(host: Host, layout: Layout, 
     assert all(stranger.exists() for stranger in strangers)
 
 
+def test_a_beginning_names_a_release_that_only_one_has(host: Host, layout: Layout, shipper: Shipper) -> None:
+    one, other = shipper.request(), shipper.request()
+    ids = [ship(host, layout, ShipRequest(one.artifact, config)).release_id for config in (one.config, other.config)]
+    with pytest.raises(UsageError, match=f"'{ids[0][:16]}' is the beginning of 2 releases on local: "):
+        find_release(host, layout, ids[0][:16])
+    assert [find_release(host, layout, name[:22]).release_id for name in ids] == ids
+
+
 def test_the_releases_are_listed_with_what_a_rollback_goes_to(
     host: Host, layout: Layout, shipper: Shipper, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -148,8 +173,12 @@ def test_the_releases_are_listed_with_what_a_rollback_goes_to(
     ]
     assert cli.run(command) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].endswith("its manifest cannot be read")
+    assert lines[0].startswith(f"{damaged}            was never ready; its manifest cannot be read; another artifact, ")
     assert lines[1].startswith(f"{current}  current   built 20")
+    assert "another" not in lines[1]
+    assert lines[2].endswith("; another artifact, configuration, circuits than the current one")
+    assert [release["was_ready"] for release in found] == [False, True, True]
+    assert found[1]["differs"] == []
 
 
 def test_the_advice_names_what_a_clean_would_free_and_else_what_lies_there(

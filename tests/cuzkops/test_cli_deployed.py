@@ -157,11 +157,17 @@ def test_a_daemon_with_circuits_is_not_replaced_by_one_without_unasked(
 
 
 def test_a_need_that_the_host_cannot_meet_is_refused_before_anything_changes(
-    deploy: Callable[..., Any], tmp_path: Path
+    deploy: Callable[..., Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, document, _ = deploy("--need", "4000GiB")
     assert (status, document["error"]["code"]) == (2, "memory")
     assert not (tmp_path / "remote dir").exists()
+    (row,) = run(capsys, "runs", "list")[1]
+    assert (row["kind"], row["failed"]) == ("deploy", document["error"]["message"])
+    assert cli.run(["runs", "list"]) == 0
+    assert "deploy, failed" in capsys.readouterr().out
+    assert cli.run(["runs", "show", "last"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"  failed: {row['failed']}"
 
 
 def test_a_dry_deploy_prints_every_script_and_changes_nothing(deploy: Callable[..., Any], tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_a_run_is_shown_with_what_it_was_made_of() -> None:
         "run a: bench of prover on local, wider windows",
         "16 CPUs (Some CPU @ 2 GHz), 64.00 GiB, kernel 6.1.0, load average 0.25 before",
         "peak memory 3.00 GiB",
-        "20 of 20 jobs done, 2 in flight, 1 proofs each, after 1 to warm up; 21 proofs verified",
+        "20 of 20 jobs done, 2 in flight, 1 proof each, after 1 to warm up; 21 proofs verified",
         "20.100 to 20.280",
     ):
         assert part in text

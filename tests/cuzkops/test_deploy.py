@@ -102,10 +102,12 @@ def test_a_deploy_over_a_running_daemon(
 def test_a_launch_that_fails_starts_the_previous_release_again(
     layout: Layout, run: Deploy, running: LaunchResult
 ) -> None:
-    with pytest.raises(OpsError, match=r"the previous release .* runs again as pid") as caught:
+    with pytest.raises(OpsError, match=r"release .*, which ran until now, runs again as pid") as caught:
         run(mode="crash", need_bytes=None)
     record = json.loads(Path(layout.daemon_json).read_text())
-    assert f"{running.daemon.release_id} runs again as pid {record['pid']}" in caught.value.message
+    assert (
+        f"{running.daemon.release_id}, which ran until now, runs again as pid {record['pid']}" in caught.value.message
+    )
     assert "cannot load the key" in caught.value.message
     assert record["launch_id"] == "run-2-back"
     assert Path(layout.current).readlink() == Path("releases") / running.daemon.release_id

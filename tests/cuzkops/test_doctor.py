@@ -105,7 +105,7 @@ def test_a_host_is_looked_at_with_what_is_in_the_way(
     assert names == ["host", "memory", "disk", "gpu", "lock", "daemon"]
     release_id = ship(host, layout, ShipRequest(make_artifact(), make_config())).release_id
     Path(layout.current).symlink_to(f"releases/{release_id}")
-    assert named(examine_host(host, layout), "release").message == f"{release_id} is whole; 1 releases are there"
+    assert named(examine_host(host, layout), "release").message == f"{release_id} is whole; there: 1 release"
     (Path(layout.release(release_id)) / "prover").unlink()
     with lock.held(host, layout, lock.this_process("somebody", "run-x", "ship"), lambda _: None):
         checks = examine_host(host, layout)

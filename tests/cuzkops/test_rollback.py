@@ -78,6 +78,7 @@ def test_back_and_forth_and_to_a_named_release_that_lost_a_file(
     assert result.killed.how in ("drained", "terminated")
     assert result.launched.daemon.config_sha256 == first.launched.daemon.config_sha256
     assert result.run.circuits == first.run.circuits
+    assert (first.run.kind, result.run.kind) == ("deploy", "rollback")
     lost = Path(layout.release(second.shipped.release_id)) / "native" / "lib.so"
     lost.unlink()
     assert back(None, "back-2").release_id == second.shipped.release_id
@@ -100,6 +101,7 @@ def test_what_cannot_be_gone_back_to_is_refused_and_what_runs_runs_on(
         back()
     with pytest.raises(UsageError, match=f"there is no release other on local; .*: {first.shipped.release_id}"):
         back("other")
+    assert find_release(host, layout, first.shipped.release_id[:6]).release_id == first.shipped.release_id
     second = run(app="two")
     pid = pid_of(layout)
     flip(Path(layout.release(first.shipped.release_id)) / "app" / "code.py", 0)  # and so of its layer, the same file
@@ -123,7 +125,7 @@ def test_a_release_that_does_not_start_any_more_gives_way_to_the_one_that_ran(
     with pytest.raises(OpsError, match="runs again as pid"):
         run(app="two", mode="crash")
     crashing = {path.name for path in Path(layout.releases).iterdir()} - {first.shipped.release_id}
-    with pytest.raises(OpsError, match=f"the previous release {first.shipped.release_id} runs again as pid"):
+    with pytest.raises(OpsError, match=f"release {first.shipped.release_id}, which ran until now, runs again as pid"):
         back(crashing.pop())
     assert json.loads(Path(layout.daemon_json).read_text())["launch_id"] == "back-1-back"
 
