@@ -113,7 +113,7 @@ class Screen:
         parts = [
             f"# {script.title}{'' if script.changes else ' (changes nothing)'}\n{script.text}" for script in scripts
         ]
-        self.result(document, "\n".join(parts))
+        self.result(document, "\n".join(parts) or "nothing would run on the host")
 
     def error(self, error: OpsError) -> None:
         """Show a failure: a sentence, the last lines of what failed, and what to do."""

@@ -47,7 +47,7 @@ def find_daemon(home: Home) -> DaemonRecord:
     try:
         record = DaemonRecord.model_validate_json(home.record.read_bytes())
     except FileNotFoundError:
-        message = f"no daemon runs in {home.root}: there is no run/daemon.json"
+        message = f"no daemon runs in {home.root}"
         raise NobodyAnswersError("no-daemon", message, f"{start}, or name another home with --home") from None
     except OSError as error:
         raise NobodyAnswersError("no-daemon", f"the daemon's record cannot be read: {error}", "check --home") from None

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 GRACE_S = 10.0
 """How long a command may take to end after SIGTERM before it is killed."""
 _KEPT_LINES = 400
+QUIET_S = 5.0
+"""A command that prints nothing for so long is said to go on."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def run_command(
     Args:
         argv: The command, never through a shell.
         title: What it does, for messages: ``"the native build"``.
-        progress: Called with each line, without its newline.
+        progress: Called with each line that is not blank, without its newline, and every few seconds where none comes.
         deadline: When it must have ended, on the clock of ``time.monotonic`` in seconds.
         cwd: Where it runs, or None for here.
         env: Its whole environment, or None for ours.
@@ -74,6 +76,7 @@ def run_command(
         TimeoutExpired: The deadline passed.
     """
     lines: deque[str] = deque(maxlen=_KEPT_LINES)
+    teller = _Teller(title, progress)
     expired = threading.Event()
     process = _start(argv, cwd, env)
 
@@ -85,11 +88,13 @@ def run_command(
     timer.daemon = True
     timer.start()
     try:
-        for raw in process.stdout or ():
-            line = raw.decode(errors="replace").rstrip("\r\n")
-            lines.append(line)
-            progress(line)
-        status = process.wait()
+        with teller:
+            for raw in process.stdout or ():
+                line = raw.decode(errors="replace").rstrip("\r\n")
+                lines.append(line)
+                if line.strip():
+                    teller.tell(line)
+            status = process.wait()
     finally:
         timer.cancel()
         _end_group(process)
@@ -102,6 +107,36 @@ def run_command(
             details={"last_lines": list(lines)[-20:]},
         )
     return Ended(title, status, list(lines))
+
+
+class _Teller:
+    """Hands on what a command prints, and says that it goes on while it prints nothing; a context manager."""
+
+    def __init__(self, title: str, progress: Callable[[str], None]) -> None:
+        self._title = title
+        self._progress = progress
+        self._guard = threading.Lock()
+        self._over = threading.Event()
+        self._begin_s = self._last_s = time.monotonic()
+        self._thread = threading.Thread(target=self._goes_on, daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def tell(self, text: str) -> None:
+        """Hand on one line."""
+        with self._guard:
+            self._last_s = time.monotonic()
+            self._progress(text)
+
+    def _goes_on(self) -> None:
+        while not self._over.wait(max(0.0, self._last_s + QUIET_S - time.monotonic())):
+            if time.monotonic() - self._last_s >= QUIET_S:
+                self.tell(f"{self._title} goes on, {time.monotonic() - self._begin_s:.0f} s so far")
 
 
 def _start(argv: Sequence[str | Path], cwd: Path | None, env: Mapping[str, str] | None) -> subprocess.Popen[bytes]:

@@ -37,7 +37,7 @@ def clean(place: Place, *, keep: Keep = KEEP, dry_run: DryRun = False) -> None:
 def plan_text(plan: CleanPlan) -> str:
     """What goes, by name, and why something stays, for people."""
     kinds = (("release", plan.releases), ("layer", plan.layers), ("key", plan.circuits))
-    lines = [f"{kind} {name}" for kind, names in kinds for name in names] or ["nothing that nobody uses"]
+    lines = [f"{kind} {name}" for kind, names in kinds for name in names] or ["everything there is in use or kept"]
     if plan.unknown:
         lines.append(
             f"what {', '.join(plan.unknown)} may use stays: it does not say what it is made of; "

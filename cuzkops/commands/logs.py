@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
     from cuzkops.rendering import Screen
-    from cuzkops.steps.collect import Pulled
     from cuzkops.timing.parse import LogRecord
     from prover.protocol import DaemonRecord
 
@@ -36,6 +35,10 @@ def logs(
     *,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with each line as it is written.")] = False,
     parse: Annotated[bool, typer.Option("--parse", help="Show where the time went instead of the lines.")] = False,
+    prose: Annotated[
+        bool,
+        typer.Option("--prose", help="Show what the daemon said besides: its standard output and error."),
+    ] = False,
     lines: Annotated[
         int | None,
         typer.Option(
@@ -60,13 +63,17 @@ def logs(
     """Show the timing log of the daemon that was launched last.
 
     The log is pulled into the tool's state folder, from where it left off. `--parse` prints a table for each run, and
-    lists what did not end and the lines that could not be read; status 5 where there is no timing line at all.
+    lists what did not end and the lines that could not be read; status 5 where there is no timing line at all. What
+    the daemon says in words, such as why it ended, is shown by `--prose`.
     """
     from cuzkops.steps.collect import keep_peaks, now_unix_ns, pull  # noqa: PLC0415 - `--help` loads no records
     from cuzkops.steps.follow import writer  # noqa: PLC0415 - the same
     from cuzkops.timing.read import read_table  # noqa: PLC0415 - the same
     from cuzkops.timing.since import lines_since, parse_instant  # noqa: PLC0415 - the same
 
+    if prose and (follow or parse or since is not None):
+        message = "--prose shows what has no timing lines and no times"
+        raise UsageError("prose", message, "leave --follow, --parse and --since out")
     _refuse_together(lines, since, follow=follow, parse=parse)
     lines = lines if lines is None else min(lines, _MOST_LINES)
     with place.open(remember=False) as (host, layout):
@@ -80,6 +87,10 @@ def logs(
     for notice in pulled.notices:
         place.screen.say(f"logs: {notice}")
     place.screen.detail(f"logs: copies are in {pulled.folder}")
+    if prose:
+        found = _lines(pulled.prose)
+        _show(place, pulled.prose, found if lines is None else deque(found, maxlen=lines), follow=False)
+        return
     if parse:
         table = read_table(pulled.timing_logs, since_unix_ns)
         keep_peaks(place.session.state, table)
@@ -87,13 +98,13 @@ def logs(
         return
     found = _lines(pulled.timing_logs)
     found = found if since_unix_ns is None else lines_since(found, since_unix_ns)
-    _show(place, pulled, found if lines is None else deque(found, maxlen=lines), follow=follow)
+    _show(place, pulled.timing_logs, found if lines is None else deque(found, maxlen=lines), follow=follow)
 
 
-def _show(place: Place, pulled: Pulled, lines: Iterable[bytes], *, follow: bool) -> None:
+def _show(place: Place, files: Sequence[Path], lines: Iterable[bytes], *, follow: bool) -> None:
     shown = (line.decode(errors="replace") for line in lines)
     if place.screen.json_mode and not follow:
-        place.screen.result({"files": pulled.timing_logs, "lines": list(shown)}, "")
+        place.screen.result({"files": files, "lines": list(shown)}, "")
         return
     for text in shown:
         place.screen.item({"line": text}, text)

@@ -10,7 +10,7 @@ import typer
 from cuzkops.commands.options import DryRun, Timeout, on_host, size_bytes
 from cuzkops.errors import TimeoutExpired
 from cuzkops.session import Place
-from cuzkops.units import format_duration_s, parse_duration_s
+from cuzkops.units import counted, format_duration_s, parse_duration_s
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,8 +117,9 @@ def _notify(place: Place, command: Sequence[str], sentence: str, verdict: object
 
 def verdict_text(verdict: MemoryVerdict) -> str:
     """How the wait ended, for people."""
-    samples = "1 sample" if verdict.n_samples == 1 else f"{verdict.n_samples} samples"
-    return f"{verdict.sentence} (after {format_duration_s(verdict.seconds)}, {samples})"
+    if not verdict.seconds:  # judged at a glance: there was nothing to wait for
+        return verdict.sentence
+    return f"{verdict.sentence} (after {format_duration_s(verdict.seconds)}, {counted(verdict.n_samples, 'sample')})"
 
 
 def register(app: typer.Typer) -> None:

@@ -106,7 +106,8 @@ def read_answer(done: Completed, answer: type[R]) -> R:
     if isinstance(found, answer) and done.status == 0:
         return found
     if isinstance(found, ErrorBody):
-        raise OpsError(found.code, found.message, found.hint, found.details)
+        hint = "start it with `cuzkops launch`" if found.code == "no-daemon" else found.hint
+        raise OpsError(found.code, found.message, hint, found.details)
     done.check()
     message = f"{done.script.title}: the answer is not {answer.__name__}: {found}"
     raise OpsError("answer", message, "use the same version of the tool and the daemon")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuzkops.remote.login import configured, identities, known_as, known_hosts
+from cuzkops.units import counted
 
 if TYPE_CHECKING:
     from cuzkops.target import Target
@@ -80,4 +81,4 @@ def _agent() -> str:
         agent.close()
     except (paramiko.SSHException, OSError):  # whatever listens there is no agent
         return "dead"
-    return f"{len(keys)} keys"
+    return counted(len(keys), "key")

@@ -85,17 +85,19 @@ class CollectResult:
 
 @dataclass(frozen=True)
 class Pulled:
-    """The timing logs of one launch, as copied.
+    """The logs of one launch, as copied.
 
     Args:
         folder: Where the copies are.
         timing_logs: Those with timing lines, the oldest first.
         notices: Sentences about rotation, truncation and files that went away.
+        prose: What the daemon wrote besides: its standard output, then its standard error.
     """
 
     folder: Path
     timing_logs: tuple[Path, ...]
     notices: tuple[str, ...]
+    prose: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,8 @@ def pull(host: Host, layout: Layout, state: State, progress: Progress = lambda *
     folder = state.run(launch_id).logs
     result = collect(host, layout, folder, launch_id=launch_id, progress=progress)
     timing = [file.path for file in result.files if re.fullmatch(r".*\.log(\.\d+)?", file.name)]
-    return Pulled(folder, tuple(sorted(timing, key=_rotation, reverse=True)), result.notices)
+    prose = [file.path for kind in (".out", ".err") for file in result.files if file.name.endswith(kind)]
+    return Pulled(folder, tuple(sorted(timing, key=_rotation, reverse=True)), result.notices, tuple(prose))
 
 
 def now_unix_ns(host: Host) -> int:

@@ -23,7 +23,7 @@ from cuzkops.steps.clean import look
 from cuzkops.steps.preflight import preflight_host
 from cuzkops.steps.room import advise
 from cuzkops.steps.verify import read_release, verify
-from cuzkops.units import format_bytes
+from cuzkops.units import counted, format_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -220,7 +220,7 @@ def _current(host: Host, layout: Layout) -> list[Check]:
         verify(host, layout, read_release(host, layout, holdings.current))
     except OpsError as error:
         return [Check("release", "warning", error.message, error.hint)]
-    return [Check("release", "ok", f"{holdings.current} is whole; {len(holdings.releases)} releases are there")]
+    return [Check("release", "ok", f"{holdings.current} is whole; there: {counted(len(holdings.releases), 'release')}")]
 
 
 def _run(argv: list[str]) -> subprocess.CompletedProcess[str] | None:

@@ -235,15 +235,18 @@ def _holders(text: str, alive: dict[int, str]) -> dict[int, str]:
 
 
 def _not_back(verdict: MemoryVerdict, *, check: bool) -> TimeoutExpired:
+    sentence = verdict.sentence
     if check:
         what = "the memory is not back"
+        if verdict.code == "settling":  # nothing more is awaited
+            sentence = "enough is available now, but it was not so for long enough to count: check again, or wait"
     elif verdict.timed_out:
         what = f"the memory is not back after {format_duration_s(verdict.seconds)}"
     else:
         what = "the memory will not come back by waiting"
     return TimeoutExpired(
         verdict.code,
-        f"{what}: {verdict.sentence}",
+        f"{what}: {sentence}",
         _HINTS.get(verdict.code, _AGAIN),
         details={"verdict": verdict.model_dump()},
     )

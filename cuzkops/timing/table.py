@@ -246,6 +246,8 @@ def _run_text(run: RunTable) -> str:
     lines.append(f"  jobs: {jobs}; wall time with counted partitions in work: {_ms(run.wall_ns or None)} ms")
     for circuit in run.circuits:
         lines += ["", *_circuit_lines(circuit)]
+    if any(row.share is not None and row.share > 1 for circuit in run.circuits for row in circuit.rows):
+        lines += ["", "  share is of the wall time above: phases of several partitions overlap, so it may exceed 100 %"]
     if run.unended:
         lines += ["", f"  did not end well: {len(run.unended)}"]
         lines += [f"    {_unended_text(item)}" for item in run.unended]

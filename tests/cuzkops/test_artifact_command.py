@@ -43,6 +43,21 @@ def test_hands_on_both_streams_line_by_line() -> None:
     assert sorted(lines) == ["one", "three", "two"]
 
 
+def test_a_command_that_prints_nothing_is_said_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "QUIET_S", 0.05)
+    lines: list[str] = []
+    seen = tmp_path / "seen"
+
+    def progress(line: str) -> None:
+        lines.append(line)
+        seen.touch()
+
+    quiet = f"while [ ! -e '{seen}' ]; do sleep 0.1; done; echo; echo end"
+    ended = run_command(["sh", "-c", quiet], title="the build", progress=progress, deadline=soon())
+    assert ended.lines == ["", "end"]
+    assert {line.partition(", ")[0] for line in lines} == {"the build goes on", "end"}
+
+
 def test_failure_shows_status_and_last_lines() -> None:
     ended = run_command(["sh", "-c", "seq 30; exit 3"], title="the count", progress=lambda _: None, deadline=soon())
     with pytest.raises(OpsError, match="the count ended with status 3: 30") as caught:

@@ -137,6 +137,16 @@ def test_a_ship_that_keeps_few_removes_the_others(host: Host, layout: Layout, sh
     assert plan_ship(layout, request)[-1].title == "look at releases, layers and keys"
 
 
+def test_a_plan_of_nothing_says_so(
+    host: Host, layout: Layout, shipper: Shipper, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shipper.ship(layout)
+    assert cli.run(["clean", host.target.host, "--remote-dir", layout.remote_dir, "--dry-run"]) == 0
+    said = capsys.readouterr()
+    assert said.out == "nothing would run on the host\n"
+    assert "everything there is in use or kept" in said.err
+
+
 def test_names_that_are_none_of_ours_are_left_alone(host: Host, layout: Layout, shipper: Shipper) -> None:
     shipper.ship(layout)
     strangers = [Path(layout.releases) / "*", Path(layout.layers) / "notes", Path(layout.digests) / "a b.files"]

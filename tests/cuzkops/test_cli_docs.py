@@ -87,6 +87,12 @@ def test_the_document_is_the_help(capsys: pytest.CaptureFixture[str]) -> None:
         pytest.fail(f"docs/CLI.md is out of date: compare it with {beside} and replace it")
 
 
+def test_readme_and_document_say_the_same_of_the_statuses() -> None:
+    tables = [re.findall(r"^\| \d+ \|.*$", path.read_text(), re.MULTILINE) for path in (README, DOCUMENT)]
+    assert len(tables[0]) == 10
+    assert tables[0] == tables[1]
+
+
 def test_every_command_is_in_the_readme() -> None:
     text = README.read_text()
     assert [verb for verb in VERBS if not re.search(rf"\b{verb}\b", text)] == []

@@ -168,6 +168,18 @@ def test_runs_that_were_over_by_then_and_those_without_a_header_are_left_out(tmp
         read_table([headless], BEGIN_NS)
 
 
+def test_the_prose_of_the_daemon_is_shown(place: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logs = Path(Layout(str(tmp_path / "remote dir"), "prover").logs)
+    logs.mkdir(parents=True)
+    for name, text in (("run-1.log", LOG.read_text()), ("run-1.out", "out\n"), ("run-1.err", "warning: a\nerror: b\n")):
+        (logs / name).write_text(text)
+    assert run(capsys, "logs", *place, "--prose")[1]["lines"] == ["out", "warning: a", "error: b"]
+    assert run(capsys, "logs", *place, "--prose", "--lines", "1")[1]["lines"] == ["error: b"]
+    for other in ("--parse", "--follow", "--since=1m"):
+        status, document, _ = run(capsys, "logs", *place, "--prose", other)
+        assert (status, document["error"]["code"]) == (2, "prose")
+
+
 def test_the_command_shows_what_was_written_since(
     host: Host,
     place: list[str],

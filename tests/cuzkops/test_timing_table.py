@@ -6,6 +6,8 @@ The logs are made from the templates of the grammar; no machine was measured for
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,3 +83,16 @@ def test_without_lines_there_is_an_empty_table_not_an_error() -> None:
     table = tabulate(build_timeline([]))
     assert table.as_text() == "no timing lines\n"
     assert table.as_json() == {"schema": 1, "runs": (), "bad_lines": (), "n_bad_lines": 0}
+
+
+def test_a_share_above_the_whole_is_explained_at_the_table() -> None:
+    for path in sorted(DATA.glob("*.txt")):
+        text = path.read_text()
+        above = any(float(share) > 100 for share in re.findall(r" ([0-9.]+)%", text))
+        assert ("phases of several partitions overlap" in text) is above
+    (run,) = table_of("two-circuits").runs
+    rows = tuple(replace(row, share=1.551) for row in run.circuits[0].rows)
+    circuit = replace(run.circuits[0], rows=rows)
+    text = replace(table_of("two-circuits"), runs=(replace(run, circuits=(circuit,)),)).as_text()
+    assert "155.1%" in text
+    assert "phases of several partitions overlap, so it may exceed 100 %" in text

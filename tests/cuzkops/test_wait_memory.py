@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from stand_ins import MIB, frozen_writer, holding, leader_zombie, recorded_kernel, running
 
+from cuzkops.commands.wait_memory import verdict_text
 from cuzkops.errors import OpsError, TimeoutExpired, UnreadableError
 from cuzkops.remote.baseline import take_baseline
 from cuzkops.remote.procfs import parse_threads
@@ -113,6 +114,7 @@ def test_nothing_was_killed_is_said_with_status_0(host: LocalHost, layout: Layou
     verdict = wait_memory(host, layout, WaitRequest())
     assert (verdict.released, verdict.code) == (True, "nothing-killed")
     assert "nothing was killed" in verdict.sentence
+    assert verdict_text(verdict) == verdict.sentence
 
 
 def steady_kernel(folder: Path, files: dict[str, str] | None = None) -> dict[str, str]:
@@ -308,6 +310,16 @@ def test_a_clock_that_stands_still_ends_at_the_clients_deadline(
     with pytest.raises(TimeoutExpired) as expired:
         wait_memory(host, layout, WaitRequest(need_bytes=1 << 50, timeout_s=1), kernel=kernel)
     assert expired.value.code == "short"
+
+
+def test_a_check_does_not_speak_of_what_it_does_not_wait_for(
+    host: LocalHost, layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wait_step, "_CHECK_CALM_S", 0.5)
+    with pytest.raises(TimeoutExpired) as expired:
+        wait_memory(host, layout, WaitRequest(need_bytes=MIB, check=True), kernel=steady_kernel(tmp_path / "k"))
+    assert expired.value.code == "settling"
+    assert "enough is available now, but it was not so for long enough" in expired.value.message
 
 
 def test_a_script_that_ends_is_an_error(host: LocalHost, layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:

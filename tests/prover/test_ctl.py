@@ -80,7 +80,7 @@ def test_the_home_that_is_meant(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 
 def test_no_daemon(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "there is no run/daemon.json" in refused(home, capsys)
+    assert refused(home, capsys) == f"no daemon runs in {home.root}"
 
 
 def test_a_record_of_another_version(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
