@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import kernels
 from kernels.interface import KernelError
 from prover.check_keys import LIMIT_S, read_keys
-from prover.config import ConfigProblemsError, load_config
+from prover.config import ConfigProblemsError, circuits_in_order, load_config
 from prover.errors import CapacityError, InputError
 from prover.formats.zkey import read_header
 from prover.memory.available import available_bytes, rss_and_peak_bytes
@@ -105,6 +105,17 @@ def examine(config: Config) -> Findings:
     return Findings(plan, problems, _misfits(plan))
 
 
+def _key_problems(circuits: dict[int, CircuitFile]) -> list[Problem]:
+    """What is wrong with keys, where the configuration around them is wrong too: all of it at once."""
+    problems = []
+    for i, circuit in circuits.items():
+        try:
+            read_header(circuit.path)
+        except InputError as error:
+            problems.append(_circuit_problem(i, circuit, error))
+    return problems
+
+
 def auto_budget_bytes() -> int:
     """The share of the memory that this process has or could have which it may plan with."""
     return int(AUTO_SHARE * (available_bytes() + rss_and_peak_bytes()[0]))
@@ -163,8 +174,9 @@ def check_command(file: Path, remote_dir: Path, *, as_json: bool) -> int:
     try:
         config = load_config(file, remote_dir)
     except ConfigProblemsError as error:
+        problems = [*error.problems, *_key_problems(circuits_in_order(file, remote_dir))]
         answer = CheckAnswer(
-            ok=False, problems=error.problems, need_host_bytes=0, need_gpu_bytes=0, config_sha256=error.sha256
+            ok=False, problems=problems, need_host_bytes=0, need_gpu_bytes=0, config_sha256=error.sha256
         )
         _show(answer, as_json=as_json)
         return InputError.exit_status

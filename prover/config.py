@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import hashlib
 import ipaddress
@@ -297,6 +298,23 @@ def parse_settings(data: bytes) -> tuple[Settings | None, list[Problem]]:
     twice = sorted({name for name in names if names.count(name) > 1})
     problems = [Problem(where="circuits", message=f"the name {n} stands twice", hint="rename one") for n in twice]
     return (None, problems) if problems else (settings, [])
+
+
+def circuits_in_order(file: Path, remote_dir: Path) -> dict[int, CircuitFile]:
+    """The circuits of a wrong configuration that are right by themselves, by their place: their keys can be looked at.
+
+    Args:
+        file: The TOML file; one that cannot be read, or is no TOML, has none.
+        remote_dir: As for ``load_config``.
+    """
+    found: dict[int, CircuitFile] = {}
+    with contextlib.suppress(OSError, ValueError, RecursionError, InputError):
+        entries = tomllib.loads(file.read_bytes().decode("utf-8")).get("circuits", [])
+        remote_dir = expanded(remote_dir, "--remote-dir").absolute()
+        for i, entry in enumerate(entries if isinstance(entries, list) else []):
+            with contextlib.suppress(ValidationError, InputError):
+                found[i] = _locate(CircuitSection.model_validate(entry), file.absolute().parent, remote_dir)
+    return found
 
 
 def _locate(circuit: CircuitSection, beside: Path, remote_dir: Path) -> CircuitFile:

@@ -117,7 +117,7 @@ def test_what_would_be_refused_next_comes_with_the_first_refusal(
         deploy(host, layout, request, recorder)
     assert recorder.steps[-1] == "preflight"
     (memory, colour) = [line for line in refused.value.message.splitlines() if line.startswith("(")]
-    assert "memory" in memory
+    assert "the new daemon needs" in memory
     assert colour == "(2) daemon.colour: it is wrong"
 
 

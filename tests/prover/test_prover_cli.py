@@ -194,6 +194,16 @@ def test_check_of_a_wrong_configuration(tmp_path: Path, capsys: pytest.CaptureFi
     assert "did you mean name" in captured.err
 
 
+def test_wrong_keys_and_wrong_values_are_named_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text(
+        "[daemon]\nqueue_limit = 0\n[[circuits]]\nname = 'neither'\n[[circuits]]\nname = 'gone'\npath = 'gone.zkey'\n"
+    )
+    assert check(config, "--json") == 2
+    found = [problem["where"] for problem in json.loads(capsys.readouterr().out)["problems"]]
+    assert found == ["daemon.queue_limit", "circuits.0", "circuits.1 (gone)"]
+
+
 def test_check_without_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check(tmp_path / "config.toml", "--json") == 2
     assert json.loads(capsys.readouterr().out)["error"]["code"] == "config-unreadable"
