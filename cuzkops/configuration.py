@@ -252,7 +252,8 @@ def _neighbours(path: Path) -> str:
     except OSError:
         return f"there is no folder {path.parent}"
     near = difflib.get_close_matches(path.name, names, n=3) or [name for name in names if name.endswith(".zkey")][:3]
-    return f"{path.parent} has {', '.join(near)}" if near else ""
+    where = "this folder" if path.parent == Path() else str(path.parent)
+    return f"{where} has {', '.join(near)}" if near else ""
 
 
 def _budget_bytes(budget: object) -> int | None:

@@ -105,7 +105,7 @@ def examine(config: Config) -> Findings:
     return Findings(plan, problems, _misfits(plan))
 
 
-def _key_problems(circuits: dict[int, CircuitFile]) -> list[Problem]:
+def _header_problems(circuits: dict[int, CircuitFile]) -> list[Problem]:
     """What is wrong with keys, where the configuration around them is wrong too: all of it at once."""
     problems = []
     for i, circuit in circuits.items():
@@ -174,7 +174,7 @@ def check_command(file: Path, remote_dir: Path, *, as_json: bool) -> int:
     try:
         config = load_config(file, remote_dir)
     except ConfigProblemsError as error:
-        problems = [*error.problems, *_key_problems(circuits_in_order(file, remote_dir))]
+        problems = [*error.problems, *_header_problems(circuits_in_order(file, remote_dir))]
         answer = CheckAnswer(
             ok=False, problems=problems, need_host_bytes=0, need_gpu_bytes=0, config_sha256=error.sha256
         )

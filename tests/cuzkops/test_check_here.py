@@ -108,6 +108,18 @@ def test_what_is_read_here_and_what_the_daemon_says_come_at_once(
     assert "mul_final.zkey" in said[2]
 
 
+def test_the_host_is_asked_where_the_configuration_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text("[memory]\nbudget = 3\n")
+    place = ["local", "--remote-dir", str(tmp_path / "remote")]
+    assert cli.run(["deploy", *place, "--config", str(file), "--need", "4000GiB"]) == 2
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("(")]
+    assert [line.partition(" ")[0] for line in said] == ["(1)", "(2)"]
+    assert said[0].startswith(f"(1) {file}: memory.budget: 3 is not a size")
+    assert said[1].startswith("(2) the new daemon needs 3.91 TiB")
+    assert not (tmp_path / "remote").exists()
+
+
 def test_what_would_be_refused_next_comes_with_the_first_refusal(
     host: Host, layout: Layout, make_request: Callable[..., DeployRequest], recorder: Recorder
 ) -> None:
