@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
     from cuzkops.rendering import Screen
+    from cuzkops.steps.collect import Pulled
     from cuzkops.timing.parse import LogRecord
     from prover.protocol import DaemonRecord
 
@@ -36,8 +37,7 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with each line as it is written.")] = False,
     parse: Annotated[bool, typer.Option("--parse", help="Show where the time went instead of the lines.")] = False,
     prose: Annotated[
-        bool,
-        typer.Option("--prose", help="Show what the daemon said besides: its standard output and error."),
+        bool, typer.Option("--prose", help="Show what the daemon said besides: its standard output and error.")
     ] = False,
     lines: Annotated[
         int | None,
@@ -66,15 +66,11 @@ def logs(
     lists what did not end and the lines that could not be read; status 5 where there is no timing line at all. What
     the daemon says in words, such as why it ended, is shown by `--prose`.
     """
-    from cuzkops.steps.collect import keep_peaks, now_unix_ns, pull  # noqa: PLC0415 - `--help` loads no records
+    from cuzkops.steps.collect import now_unix_ns, pull  # noqa: PLC0415 - `--help` loads no records
     from cuzkops.steps.follow import writer  # noqa: PLC0415 - the same
-    from cuzkops.timing.read import read_table  # noqa: PLC0415 - the same
     from cuzkops.timing.since import lines_since, parse_instant  # noqa: PLC0415 - the same
 
-    if prose and (follow or parse or since is not None):
-        message = "--prose shows what has no timing lines and no times"
-        raise UsageError("prose", message, "leave --follow, --parse and --since out")
-    _refuse_together(lines, since, follow=follow, parse=parse)
+    _refuse_together(lines, since, follow=follow, parse=parse, prose=prose)
     lines = lines if lines is None else min(lines, _MOST_LINES)
     with place.open(remember=False) as (host, layout):
         since_unix_ns = None if since is None else parse_instant(since, now_unix_ns(host))
@@ -87,18 +83,22 @@ def logs(
     for notice in pulled.notices:
         place.screen.say(f"logs: {notice}")
     place.screen.detail(f"logs: copies are in {pulled.folder}")
-    if prose:
-        found = _lines(pulled.prose)
-        _show(place, pulled.prose, found if lines is None else deque(found, maxlen=lines), follow=False)
-        return
     if parse:
-        table = read_table(pulled.timing_logs, since_unix_ns)
-        keep_peaks(place.session.state, table)
-        place.screen.result(table.as_json(), table.as_text())
+        _show_table(place, pulled, since_unix_ns)
         return
-    found = _lines(pulled.timing_logs)
+    files = pulled.prose if prose else pulled.timing_logs
+    found = _lines(files)
     found = found if since_unix_ns is None else lines_since(found, since_unix_ns)
-    _show(place, pulled.timing_logs, found if lines is None else deque(found, maxlen=lines), follow=follow)
+    _show(place, files, found if lines is None else deque(found, maxlen=lines), follow=follow)
+
+
+def _show_table(place: Place, pulled: Pulled, since_unix_ns: int | None) -> None:
+    from cuzkops.steps.collect import keep_peaks  # noqa: PLC0415 - `--help` loads no records
+    from cuzkops.timing.read import read_table  # noqa: PLC0415 - the same
+
+    table = read_table(pulled.timing_logs, since_unix_ns)
+    keep_peaks(place.session.state, table)
+    place.screen.result(table.as_json(), table.as_text())
 
 
 def _show(place: Place, files: Sequence[Path], lines: Iterable[bytes], *, follow: bool) -> None:
@@ -122,10 +122,13 @@ def _pull_shown(screen: Screen) -> Callable[[str, int, int], None]:
     return show
 
 
-def _refuse_together(lines: int | None, since: str | None, *, follow: bool, parse: bool) -> None:
+def _refuse_together(lines: int | None, since: str | None, *, follow: bool, parse: bool, prose: bool) -> None:
     """Refuse options that make no sense together, and what is no time, before anything is asked of the host."""
     from cuzkops.timing.since import parse_instant  # noqa: PLC0415 - `--help` loads no records
 
+    if prose and (follow or parse or since is not None):
+        message = "--prose shows what has no timing lines and no times"
+        raise UsageError("prose", message, "leave --follow, --parse and --since out")
     if parse and lines is not None and not follow:
         message = "--parse reads the whole log: a table of its last lines would miss where their work began"
         raise UsageError("lines-with-parse", message, "leave --lines out, or say --since")
