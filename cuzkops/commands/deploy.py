@@ -37,7 +37,6 @@ from cuzkops.units import format_duration_s, parse_duration_s
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from cuzkops.configuration import ConfigurationProblemsError
     from cuzkops.memory_verdict import Reason, Sample
     from cuzkops.rendering import Screen
     from cuzkops.session import Session
@@ -74,24 +73,20 @@ def deploy(
     nothing is launched (status 4). If the new daemon does not start, the release that ran before is started again.
     --dry-run shows what would happen with --artifact, or with what `cuzkops build` made last.
     """
-    from cuzkops.configuration import ConfigurationProblemsError  # noqa: PLC0415 - `--help` loads no records
-    from cuzkops.remote.lock import this_process  # noqa: PLC0415 - the same
+    from cuzkops.remote.lock import this_process  # noqa: PLC0415 - `--help` loads no records
     from cuzkops.steps import deploy as step  # noqa: PLC0415 - the same
     from cuzkops.steps.build import load_artifact  # noqa: PLC0415 - the same
     from cuzkops.steps.preflight import refuse_losing_circuits  # noqa: PLC0415 - the same
 
-    try:
+    with _host_joins_in(place, size_bytes(need)):
         carried = carried_config(place, config, circuit, budget)
-    except ConfigurationProblemsError as error:
-        raise _with_the_host(place, error, size_bytes(need)) from None
     place = replace(place, name=carried.name)
     state = place.session.state
-    source = artifact or build_request(builder, base_image, DEFAULT_ARTIFACT, "60m")
     with place.open(remember=not dry_run) as (host, layout):
         refuse_losing_circuits(host, layout, carried)
         run = state.run(new_run_id()) if dry_run else state.new_run()
         request = step.DeployRequest(
-            source=source,
+            source=artifact or build_request(builder, base_image, DEFAULT_ARTIFACT, "60m"),
             config=carried,
             owner=this_process(state.client_id(), run.run_id, "deploy"),
             need_bytes=size_bytes(need),
@@ -124,22 +119,22 @@ def _show(place: Place, run: RunFolder, result: DeployResult | AlreadyRunning) -
     place.screen.result(result, deployed_text(place, result))
 
 
-def _with_the_host(
-    place: Place, error: ConfigurationProblemsError, need_bytes: int | None
-) -> ConfigurationProblemsError:
-    """A refusal with what the host would refuse next, where it can be asked: mistakes shall not come in rounds."""
-    from cuzkops.steps.preflight import preflight_host  # noqa: PLC0415 - `--help` loads no records
+@contextlib.contextmanager
+def _host_joins_in(place: Place, need_bytes: int | None) -> Iterator[None]:
+    """A refusal gets what the host would refuse next, where it can be asked: mistakes shall not come in rounds."""
+    from cuzkops.configuration import ConfigurationProblemsError  # noqa: PLC0415 - `--help` loads no records
+    from cuzkops.steps.preflight import preflight_host  # noqa: PLC0415 - the same
 
-    need_bytes = error.rest.budget_bytes if need_bytes is None else need_bytes
-    with (
-        contextlib.suppress(OpsError),
-        replace(place, name=error.rest.name).open(remember=False) as (host, layout),
-    ):
-        budget_bytes = error.rest.budget_bytes
-        found = preflight_host(host, layout, need_bytes, budget_bytes=budget_bytes, needs_gpu=False).findings
-        more = [(place.placed(f.message), place.placed(f.hint)) for f in found if f.severity == "error"]
-        error = type(error)([*error.problems, *more], error.rest)
-    return error
+    try:
+        yield
+    except ConfigurationProblemsError as error:
+        rest, problems = error.rest, error.problems
+        need_bytes = rest.budget_bytes if need_bytes is None else need_bytes
+        with contextlib.suppress(OpsError), replace(place, name=rest.name).open(remember=False) as (host, layout):
+            report = preflight_host(host, layout, need_bytes, budget_bytes=rest.budget_bytes, needs_gpu=False)
+            wrong = [finding for finding in report.findings if finding.severity == "error"]
+            problems = [*problems, *((place.placed(found.message), place.placed(found.hint)) for found in wrong)]
+        raise ConfigurationProblemsError(problems, rest) from None
 
 
 @contextlib.contextmanager

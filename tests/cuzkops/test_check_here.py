@@ -186,7 +186,7 @@ def test_a_point_that_is_off_its_curve_is_found_before_anything_travels(
         artifact.directory, artifact.manifest.model_copy(update={"target": "riscv64-linux-gnu", "glibc_floor": "9.9"})
     )
     (finding,) = check_here(foreign, load_configuration(None, circuits={"mul60": key})).findings
-    assert finding.where == "circuits.0 (mul60)"
+    assert finding.where == "--circuit mul60"
     assert "expected a point of the curve" in finding.message
 
 
