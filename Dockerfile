@@ -75,7 +75,7 @@ ENV PATH=/opt/environment/bin:$PATH
 # The runtime layer is in the cache mount unless the wheels, the interpreter or the code that packs them changed.
 FROM environment AS assemble
 COPY pyproject.toml ./
-COPY cuzkops/__init__.py cuzkops/errors.py cuzkops/records.py cuzkops/
+COPY cuzkops/__init__.py cuzkops/errors.py cuzkops/records.py cuzkops/units.py cuzkops/
 COPY cuzkops/artifact cuzkops/artifact
 COPY kernels kernels
 COPY prover prover
