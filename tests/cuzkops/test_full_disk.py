@@ -32,6 +32,13 @@ if TYPE_CHECKING:
 
     from cuzkops.remote.local import LocalHost
     from cuzkops.steps.build import Artifact
+    from cuzkops.steps.findings import Finding
+
+
+def faults(host: LocalHost, layout: Layout) -> list[Finding]:
+    """What the preflight finds, except that the path which pytest chose may be too long for a socket."""
+    found = preflight_host(host, layout, needs_gpu=False).findings
+    return [finding for finding in found if finding.code != "socket-path"]
 
 
 def ran(commands: list[list[str]]) -> str:
@@ -209,9 +216,9 @@ def test_a_full_disk_is_called_that_and_not_a_folder_that_may_not_be_written(
     host: LocalHost, layout: Layout, exhaust: Callable[[], None]
 ) -> None:
     use_once(host, layout)
-    assert preflight_host(host, layout, needs_gpu=False).findings == []
+    assert faults(host, layout) == []
     exhaust()
-    (finding,) = preflight_host(host, layout, needs_gpu=False).findings
+    (finding,) = faults(host, layout)
     assert (finding.code, finding.severity) == ("disk-full", "error")
     assert finding.message.startswith("the disk is full: ")
     assert "another --remote-dir or user" not in finding.hint
@@ -222,6 +229,6 @@ def test_a_full_disk_is_called_that_and_not_a_folder_that_may_not_be_written(
 def test_a_folder_that_may_not_be_written_says_why(host: LocalHost, small: Path, layout: Layout) -> None:
     use_once(host, layout)
     subprocess.run(["mount", "-o", "remount,ro", str(small)], check=True)
-    (finding,) = preflight_host(host, layout, needs_gpu=False).findings
+    (finding,) = faults(host, layout)
     assert finding.code == "folder-not-writable"
     assert finding.message.endswith(": Read-only file system")

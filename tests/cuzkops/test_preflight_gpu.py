@@ -109,7 +109,7 @@ def test_everything_that_is_wrong_comes_at_once(host: LocalHost, tmp_path: Path)
         "gpu-missing": "error",
         "huge-pages": "warning",
     }
-    with pytest.raises(UsageError, match=r"3 problems: \(1\) .*; \(2\) .*; \(3\) ") as refused:
+    with pytest.raises(UsageError, match=r"(?s)3 problems:\n\(1\) .*\n\(2\) .*\n\(3\) ") as refused:
         raise_findings(report.findings)
     assert len(refused.value.details["findings"]) == 4  # type: ignore[arg-type] # a list, by this very test
 
