@@ -29,16 +29,17 @@ for _number, _handler in (
 # Files of a minute and more begin first: one that began last would keep the other workers waiting.
 LONG_FILES = (
     "test_deploy_sshd.py",
+    "test_kernels_compilers.py",  # needs no artifact: the others of the first wait for one that is made
+    "test_daemon_recovery.py",
     "test_demo.py",
-    "test_docker_build.py",
     "test_host_loop.py",
-    "test_kernels_compilers.py",
+    "test_docker_build.py",
     "test_cli_deployed.py",
     "test_hosts.py",
     "test_artifact_local.py",
     "test_first_contact.py",
     "test_convergence.py",
-    "test_daemon_recovery.py",
+    "test_daemon.py",
 )
 REQUIRE_PEERS = os.environ.get("CUZKOPS_REQUIRE_PEERS") == "1"
 
