@@ -14,6 +14,7 @@ from device_msm import TABLE_BYTES, peer_sum, points_on_device, scalars_on_devic
 from device_ntt import pinned
 from device_rows import Bench, Row, compared
 
+from kernels.cuda.table_budget import split_limit
 from kernels.interface import FrPlain
 from prover.formats.wtns import Witness
 from prover.groth16 import TableLimits, check, finalise, hold_key, prove_on_device, synthesise
@@ -74,7 +75,8 @@ def _key(bench: Bench, log2_n: int) -> LoadedKey:
     circuit = constraints((1 << log2_n) - 2)
     trapdoor = fresh_trapdoor(circuit.header.domain_size)
     zkey = make_zkey(circuit, trapdoor, bench.backend, lambda *_: None)
-    return hold_key(zkey, Path("synthetic"), bench.backend, TableLimits.within(TABLE_BYTES, zkey))
+    limits = TableLimits(*split_limit(TableLimits.sets(zkey.header), TABLE_BYTES))
+    return hold_key(zkey, Path("synthetic"), bench.backend, limits)
 
 
 def _phases(bench: Bench, key: LoadedKey, parts: DeviceParts, values: Any) -> list[str]:

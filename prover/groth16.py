@@ -14,7 +14,6 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kernels.cuda.table_budget import split_limit
 from prover.curve import (
     g1,
     g1_coordinates,
@@ -34,7 +33,7 @@ from prover.verify import verify
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kernels.interface import Backend, Bases, FrMont, FrPlain, G1Affine, G2Affine, Matrix
+    from kernels.interface import Backend, Bases, FrMont, FrPlain, G1Affine, G2Affine, Group, Matrix
     from prover.checked_keys import CheckedKeys
     from prover.formats.wtns import Witness
     from prover.formats.zkey import Zkey, ZkeyHeader
@@ -83,7 +82,7 @@ class LoadedKey:
 
 @dataclass(frozen=True)
 class TableLimits:
-    """Bytes that tables of multiples may take.
+    """Bytes that tables of multiples may take: what ``kernels.cuda.table_budget.split_limit`` gives for ``sets``.
 
     Args:
         witness_g1: For each of A, B1 and C, which are cut alike.
@@ -95,13 +94,10 @@ class TableLimits:
     b2: int = 0
     h: int = 0
 
-    @classmethod
-    def within(cls, limit_bytes: int, zkey: Zkey) -> TableLimits:
-        """Share a limit of memory of the cuda backend, for all points and their tables, out to where it saves most."""
-        n_vars = zkey.header.n_vars
-        return cls(
-            *split_limit([("g1", n_vars, 3), ("g2", n_vars, 1), ("g1", zkey.header.domain_size, 1)], limit_bytes)
-        )
+    @staticmethod
+    def sets(header: ZkeyHeader) -> list[tuple[Group, int, int]]:
+        """The sets of points of a key: group, number of points, and how many such sets there are."""
+        return [("g1", header.n_vars, 3), ("g2", header.n_vars, 1), ("g1", header.domain_size, 1)]
 
 
 @dataclass(frozen=True, eq=False)

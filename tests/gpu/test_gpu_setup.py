@@ -10,6 +10,7 @@ import pytest
 from vectors import random_limbs
 
 from kernels.cuda.device import cupy
+from kernels.cuda.table_budget import split_limit
 from kernels.interface import FrPlain, Group
 from prover.curve import generators
 from prover.formats.wtns import Witness
@@ -58,7 +59,8 @@ def test_a_second_proof_takes_nothing_from_the_device(cuda: CudaBackend) -> None
     n = 2**12 - 2
     circuit = constraints(n)
     zkey = make_zkey(circuit, fresh_trapdoor(circuit.header.domain_size), cuda, quiet)
-    key = hold_key(zkey, Path("synthetic"), cuda, TableLimits.within(64 << 20, zkey))
+    limits = TableLimits(*split_limit(TableLimits.sets(zkey.header), 64 << 20))
+    key = hold_key(zkey, Path("synthetic"), cuda, limits)
     raw = b"".join(value.to_bytes(32, "little") for value in witness(n))
     memory = cupy().cuda.alloc_pinned_memory(len(raw))
     pinned = np.frombuffer(memory, dtype=np.uint64, count=len(raw) // 8).reshape(-1, 4)
