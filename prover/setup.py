@@ -23,8 +23,8 @@ from kernels.interface import CsrRows, FrMont, FrMontTwice, FrPlain, G1Affine, G
 from prover.curve import generators
 from prover.errors import InputError
 from prover.formats.field import R
-from prover.formats.zkey import G1_BYTES, G2_BYTES, Zkey, ZkeyHeader
-from prover.formats.zkey_writer import COEFFICIENT, write_zkey
+from prover.formats.zkey import COEFFICIENT, G1_BYTES, G2_BYTES, Zkey, ZkeyHeader
+from prover.formats.zkey_writer import write_zkey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

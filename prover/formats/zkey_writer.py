@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from prover.formats.field import P, R
-from prover.formats.zkey import COEFFICIENT, COEFFICIENT_BYTES, G1_BYTES, G2_BYTES, POINTS_OFFSET, VERSION
+from prover.formats.zkey import COEFFICIENT_BYTES, G1_BYTES, G2_BYTES, POINTS_OFFSET, VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kernels.interface import G1Affine, G2Affine
     from prover.formats.zkey import ZkeyHeader
-
-__all__ = ["COEFFICIENT", "write_zkey"]
 
 ORDER = (1, 2, 4, 3, 9, 8, 5, 6, 7, 10)  # as snarkjs groth16 setup writes them
 _CONTRIBUTIONS = bytes(64) + struct.pack("<I", 0)  # section 10: no digest of a circuit, nobody contributed
