@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from cuzkops.records import Machine
 from cuzkops.remote.host import Script
 from cuzkops.remote.probes import driver_version, parse_gpus
+from cuzkops.remote.procfs import parse_memory
 from cuzkops.remote.script import MEMORY, NVIDIA, PRELUDE, SMI_TIMEOUT_S, roots
 
 if TYPE_CHECKING:
@@ -18,16 +19,12 @@ exec 2>/dev/null
 echo "uname $(uname -n) $(uname -r) $(uname -m)"
 filter '^(model name|Model name|Hardware)' <"$PROC/cpuinfo" | head -n 1
 echo "cpus $(filter '^processor' <"$PROC/cpuinfo" | filter '^processor' | wc -l)"
-filter '^MemTotal:' <"$PROC/meminfo"
 read -r load _ <"$PROC/loadavg"
 echo "load $load"
 echo "thp $(cat "$SYS/kernel/mm/transparent_hugepage/enabled")"
 nvidia
-limited_cgroups | while read -r version folder; do
-    if [ "$version" = v1 ]; then file=memory.limit_in_bytes; else file=memory.max; fi
-    echo "limit $(cat "$folder/$file")"
-done
-:
+echo memory
+memory "$(limited_cgroups)"
 """
 
 
@@ -50,8 +47,11 @@ def parse_machine(output: str) -> Machine:
         match = re.search(pattern, output, re.MULTILINE)
         return match[1].strip() if match else ""
 
-    memory_bytes = int(found(r"^MemTotal:\s+(\d+) kB") or 0) * 1024
-    limits = [int(limit) for limit in re.findall(r"^limit (\d+)$", output, re.MULTILINE)]
+    try:
+        memory = parse_memory(output.partition("\nmemory\n")[2])
+        memory_bytes, most_bytes = memory.total_bytes, memory.most_bytes
+    except ValueError:  # it does not say
+        memory_bytes = most_bytes = 0
     hostname, kernel, machine = [*found(r"^uname (.*)$").split(), "", "", ""][:3]
     return Machine(
         hostname=hostname,
@@ -60,7 +60,7 @@ def parse_machine(output: str) -> Machine:
         cpu=found(r"^(?:model name|Model name|Hardware)\s*:(.*)$"),
         n_cpus=int(found(r"^cpus (\d+)$") or 0),
         memory_bytes=memory_bytes,
-        memory_limit_bytes=next((limit for limit in [min(limits, default=memory_bytes)] if limit < memory_bytes), None),
+        memory_limit_bytes=most_bytes if most_bytes < memory_bytes else None,
         thp=found(r"\[(\w+)\]"),
         load_1min=float(found(r"^load ([\d.]+)$") or 0),
         gpus=[gpu.name for gpu in parse_gpus(output.splitlines())],

@@ -189,7 +189,12 @@ def test_the_machine_is_read_without_anything_that_may_be_missing(host: LocalHos
     empty = parse_machine("")
     assert (empty.hostname, empty.n_cpus, empty.gpus, empty.driver) == ("", 0, [], "")
     assert machine.memory_limit_bytes is None
-    group = {"sys/fs/cgroup/box/memory.max": f"{3 << 30}\n", "proc/self/cgroup": "0::/box\n"}
+    group = {
+        "sys/fs/cgroup/box/memory.max": f"{3 << 30}\n",
+        "sys/fs/cgroup/box/memory.current": f"{1 << 30}\n",
+        "sys/fs/cgroup/box/memory.stat": "inactive_file 4096\n",
+        "proc/self/cgroup": "0::/box\n",
+    }
     limited = read_machine(host, kernel=recorded_kernel(tmp_path / "limited", files=files | group))
     assert limited.memory_limit_bytes == 3 << 30
     assert limited.memory_text == "3.00 GiB of 15.26 GiB (control group)"
