@@ -135,8 +135,8 @@ def ship(
     _check_host_circuits(host, request, inventory)
     missing = [item for item in items if item.sha256 not in inventory.verdicts.whole]
     lists = {item.sha256: _files_sha256(item) for item in missing if item.is_layer}
-    for finding in _space_findings(host, layout, request, missing, inventory):
-        raise OpsError(finding.code, finding.message, finding.hint, finding.details)
+    if short := _space_findings(host, layout, request, missing, inventory):
+        raise OpsError(short[0].code, short[0].message, short[0].hint, short[0].details)
     damage = _damaged_release(host, layout, request, inventory)
     repaired = _repairs(host, request.release_id, missing, inventory, damage)
     for sentence in repaired:
