@@ -17,7 +17,7 @@ THREADS, TIMES = 128, 2000
 # Kernel of kernels/src/cuda/rates.cu, blocks of a multiprocessor, limbs of an operand, goal and floor in G/s.
 RATES = {
     "Fr products in registers": ("fr_multiply", 8, 4, 72.0, 60.0),
-    "G1 mixed additions in registers": ("g1_add", 3, 12, 3.0, 2.0),
+    "G1 mixed additions in registers": ("g1_add", 3, 12, 3.0, None),
 }
 
 

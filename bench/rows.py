@@ -34,5 +34,6 @@ class Row:
     def line(self) -> str:
         """Write the row as a line of the table."""
         peer = "" if self.peer is None else f"  peer {self.peer:9.4f}  ratio {self.ratio:5.2f}"
-        aim = "" if self.goal is None else f"  goal {self.goal:g}, floor {self.floor:g}"
-        return f"{self.work:34} 2^{self.log2_n:<2} {self.ours:10.4f} {self.unit:3}{peer}{aim}  {self.reason}"
+        aims = (("goal", self.goal), ("floor", self.floor))
+        aim = ", ".join(f"{word} {value:g}" for word, value in aims if value is not None)
+        return f"{self.work:34} 2^{self.log2_n:<2} {self.ours:10.4f} {self.unit:3}{peer}  {aim}  {self.reason}"
