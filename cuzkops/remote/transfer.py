@@ -52,7 +52,8 @@ sync "$part" 2>/dev/null || :
 mv -f -- "$part" "$destination"
 """
 
-# What arrived stays where the connection is cut, and is gone where the disk is full.
+# What arrived stays where the connection is cut, and is gone where the disk is full. Written from a position, and not
+# appended: what a client that was killed had sent may still arrive beside us, and then falls on its own place.
 _RESUME = """
 export LC_ALL=C
 if [ -d "$part" ]; then echo 'it is a folder' >&2; exit 1; fi
@@ -70,7 +71,9 @@ case $kib in
 *) if [ "$kib" -lt "$(((n_bytes - have + 1023) / 1024))" ]; then echo "disk full, have KiB: $kib" >&2; exit 1; fi ;;
 esac
 echo "ready $((have))"
-cat >>"$part" || { rm -f -- "$part"; echo "have KiB: $(have_kib)" >&2; exit 1; }
+if ! { dd bs=1 seek="$((have))" count=0 conv=notrunc 2>/dev/null && cat; } 1<>"$part"; then
+  rm -f -- "$part"; echo "have KiB: $(have_kib)" >&2; exit 1
+fi
 size=$(wc -c <"$part")
 if [ "$size" -ne "$n_bytes" ]; then echo "$((size)) of $n_bytes bytes arrived" >&2; exit 1; fi
 sync "$part" 2>/dev/null || :

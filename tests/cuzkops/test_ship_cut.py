@@ -19,6 +19,7 @@ from cuzkops.artifact.listing import list_archive
 from cuzkops.errors import OpsError, UsageError
 from cuzkops.records import Layer
 from cuzkops.remote.releases import layer_script, release_script
+from cuzkops.remote.transfer import resume_script
 from cuzkops.steps.build import Artifact
 from cuzkops.steps.ship import ShipRequest, ship
 
@@ -247,3 +248,33 @@ def test_what_is_no_archive_is_said_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "x.tar.gz").write_bytes(b"no archive")
     with pytest.raises(UsageError, match=r"x\.tar\.gz cannot be read: "):
         list_archive(tmp_path / "x.tar.gz")
+
+
+@pytest.mark.parametrize("shell", [["sh"], ["busybox", "sh"]])
+def test_what_a_dead_client_sent_falls_on_its_own_place_beside_a_new_upload(tmp_path: Path, shell: list[str]) -> None:
+    if shutil.which(shell[0]) is None:
+        pytest.skip(f"no {shell[0]} here")
+    part, data = tmp_path / "part", os.urandom(300_000)
+    script = resume_script(str(part), n_bytes=len(data)).text
+
+    def upload() -> subprocess.Popen[bytes]:
+        return subprocess.Popen([*shell, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    with upload() as old, upload() as new:
+        assert old.stdin
+        assert old.stdout
+        assert new.stdout
+        assert old.stdout.readline() == b"ready 0\n"
+        old.stdin.write(data[:100_000])
+        old.stdin.flush()
+        begin = int(new.stdout.readline().removeprefix(b"ready "))  # what the old one has written so far
+        new.communicate(data[begin:])
+        old.communicate(data[100_000:200_000])
+        assert (old.returncode, new.returncode) == (0, 0)
+    assert part.read_bytes() == data
+    part.write_bytes(data[:123_457])
+    with upload() as late:
+        assert late.stdout
+        assert late.stdout.readline() == b"ready 123457\n"
+        late.communicate(data[123_457:])
+    assert part.read_bytes() == data
