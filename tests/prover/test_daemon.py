@@ -349,7 +349,7 @@ def test_a_timing_log_that_cannot_grow_costs_no_proof(make_daemon: Make) -> None
 def test_a_full_disk_costs_no_accepted_job(make_daemon: Make) -> None:
     daemon = make_daemon("cube500", extra="[daemon]\ndrain_timeout_s = 0.5\n")
     daemon.start()
-    job = daemon.ask("submit", "--circuit", "cube500", *LONG_JOB[:4])
+    job = daemon.ask("submit", "--circuit", "cube500", *LONG_JOB[:256])  # half of it: more than the drain waits for
     _, hard = resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (0, hard))  # every further write fails with EFBIG
     refused = daemon.ctl("submit", "--circuit", "cube500", *LONG_JOB[:2], "--json")
