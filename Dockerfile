@@ -45,20 +45,29 @@ ENV PATH=/opt/python/bin:$PATH
 
 FROM python AS native
 WORKDIR /src
-COPY kernels kernels
+COPY kernels/__init__.py kernels/build.py kernels/
+COPY kernels/src kernels/src
 RUN python3 -m kernels.build --out /native
 
-# The kernels of a device, for the architectures that GPU_ARCHS names ("80 86 89 90 100 120 compute_80 compute_120" are
-# all; it takes a while): pip's compiler, in a stage of its own, and nothing at all where none is named.
-FROM native AS kernels
-ARG GPU_ARCHS=
+# The kernels of a device, by pip's compiler, for the architectures that GPU_ARCHS names: such as "90 compute_80", all
+# (minutes for each), or none. Only what they are made of is copied, so that they are compiled again only after a change.
+FROM python AS nvcc
 COPY requirements-nvcc.lock ./
+ARG GPU_ARCHS=all
 RUN --mount=type=secret,id=ca_bundle --mount=type=secret,id=pip_conf --mount=type=cache,target=/root/.cache/pip \
     . /registry-env \
-    && if [ -n "$GPU_ARCHS" ]; then \
-         python3 -m venv /opt/nvcc && /opt/nvcc/bin/pip install -q --require-hashes -r requirements-nvcc.lock \
-         && /opt/nvcc/bin/python -m kernels.build_cuda --out /native --archs "$GPU_ARCHS"; \
+    && if [ "$GPU_ARCHS" != none ]; then \
+         python3 -m venv /opt/nvcc && /opt/nvcc/bin/pip install -q --require-hashes -r requirements-nvcc.lock; \
        fi
+
+FROM nvcc AS kernels
+WORKDIR /src
+COPY kernels/__init__.py kernels/build.py kernels/build_cuda.py kernels/
+COPY kernels/src/cuda kernels/src/cuda
+COPY kernels/src/include kernels/src/include
+RUN mkdir /native && if [ "$GPU_ARCHS" != none ]; then \
+      /opt/nvcc/bin/python -m kernels.build_cuda --out /native --archs "$GPU_ARCHS"; \
+    fi
 
 # PyInstaller and what it needs are taken from the other lock, with their hashes.
 FROM python AS environment
@@ -71,6 +80,12 @@ RUN --mount=type=secret,id=ca_bundle --mount=type=secret,id=pip_conf --mount=typ
     && python3 -m venv /opt/environment \
     && /opt/environment/bin/pip install -q --require-hashes -r requirements-prover.lock -r requirements-build.lock
 ENV PATH=/opt/environment/bin:$PATH
+# CuPy alone, without the libraries of CUDA: the kernels are compiled before.
+COPY requirements-gpu.lock ./
+ARG GPU_ARCHS=all
+RUN --mount=type=secret,id=ca_bundle --mount=type=secret,id=pip_conf --mount=type=cache,target=/root/.cache/pip \
+    . /registry-env \
+    && if [ "$GPU_ARCHS" != none ]; then pip install -q --require-hashes --no-deps -r requirements-gpu.lock; fi
 
 # The runtime layer is in the cache mount unless the wheels, the interpreter or the code that packs them changed.
 FROM environment AS assemble
@@ -79,6 +94,7 @@ COPY cuzkops/__init__.py cuzkops/errors.py cuzkops/records.py cuzkops/units.py c
 COPY cuzkops/artifact cuzkops/artifact
 COPY kernels kernels
 COPY prover prover
+COPY --from=native /native /native
 COPY --from=kernels /native /native
 ARG GIT_REVISION=
 ARG GIT_DIRTY=false

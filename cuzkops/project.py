@@ -29,6 +29,7 @@ class Project:
         config: The daemon's configuration.
         builder: ``"docker"`` or ``"local"``.
         base_image: Base image of the Docker build.
+        gpu_archs: GPU architectures of the Docker build.
         identity: Private key for SSH.
         file: The file that was read, or None.
     """
@@ -39,6 +40,7 @@ class Project:
     config: Path | None = None
     builder: str | None = None
     base_image: str | None = None
+    gpu_archs: str | None = None
     identity: Path | None = None
     file: Path | None = None
 

@@ -23,7 +23,7 @@ def first_problem(error: ValidationError) -> str:
     return f"{where}: {first['msg']}" if where else str(first["msg"])
 
 
-LayerName = Literal["runtime", "native", "app"]
+LayerName = Literal["runtime", "gpu", "native", "app"]
 
 
 class Layer(Record):

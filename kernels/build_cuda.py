@@ -78,13 +78,13 @@ def find_nvcc(named: str | None) -> str:
     )
 
 
-def build(out: Path, nvcc: str | None = None, archs: str = ARCHS, wanted: list[str] | None = None) -> list[Path]:
+def build(out: Path, nvcc: str | None = None, archs: str = "all", wanted: list[str] | None = None) -> list[Path]:
     """Compile the fatbins, those that are current excepted.
 
     Args:
         out: Folder that receives them and their stamps; made where it is missing.
         nvcc: Name or path of the compiler; None looks for one.
-        archs: Numbers of architectures with machine code, and names such as ``compute_80`` for PTX.
+        archs: Numbers of architectures with machine code, and names such as ``compute_80`` for PTX, or ``"all"``.
         wanted: Stages; None is all of them.
 
     Returns:
@@ -105,7 +105,7 @@ def build(out: Path, nvcc: str | None = None, archs: str = ARCHS, wanted: list[s
 
 
 def _targets(archs: str) -> list[str]:
-    words = archs.replace(",", " ").split()
+    words = (ARCHS if archs == "all" else archs).replace(",", " ").split()
     wrong = [word for word in words if not re.fullmatch(r"(compute_)?\d{2,3}", word)]
     if wrong or not words:
         raise BuildError(f"architectures are numbers such as 90 and names such as compute_80, not {archs!r}")
@@ -154,7 +154,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=NATIVE_DIR, help="folder for the fatbins (default: %(default)s)")
     parser.add_argument("--nvcc", default=os.environ.get("NVCC"), help="the compiler (default: $NVCC, PATH, pip's)")
     parser.add_argument(
-        "--archs", default=os.environ.get("GPU_ARCHS") or ARCHS, help="(default: $GPU_ARCHS, else %(default)s)"
+        "--archs", default=os.environ.get("GPU_ARCHS") or "all", help=f"(default: $GPU_ARCHS, else all: {ARCHS})"
     )
     parser.add_argument("stage", nargs="*", help="names of files in kernels/src/cuda (default: all)")
     options = parser.parse_args(arguments)

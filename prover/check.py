@@ -14,7 +14,7 @@ from prover.config import ConfigProblemsError, circuits_in_order, load_config
 from prover.errors import CapacityError, InputError
 from prover.formats.zkey import read_header
 from prover.memory.available import available_bytes, rss_and_peak_bytes
-from prover.memory.estimate import estimate_of
+from prover.memory.estimate import DeviceNeed, estimate_of, least_on_device
 from prover.output import show
 from prover.protocol import CheckAnswer, Problem
 
@@ -42,6 +42,7 @@ class CircuitPlan:
         held_bytes: Once it is loaded.
         work_bytes: For one partition.
         witness_bytes: Of its .wtns file.
+        on_device: Of the memory of an NVIDIA device, where one computes.
     """
 
     name: str
@@ -51,6 +52,7 @@ class CircuitPlan:
     held_bytes: int
     work_bytes: int
     witness_bytes: int
+    on_device: DeviceNeed
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,7 @@ def check_command(file: Path, remote_dir: Path, *, as_json: bool) -> int:
         ok=not problems,
         problems=problems,
         need_host_bytes=need_host_bytes(config, findings.plan),
-        need_gpu_bytes=0,  # the host backend takes none
+        need_gpu_bytes=need_gpu_bytes(config, findings.plan),
         config_sha256=config.sha256,
         keys_bytes=keys.n_bytes,
         keys_read_bytes=keys.read_bytes,
@@ -203,6 +205,14 @@ def need_host_bytes(config: Config, plan: Plan) -> int:
     """An explicit budget, else what the process and its circuits take at their highest."""
     explicit = config.settings.memory.budget_bytes
     return _need_bytes(plan.circuits) if explicit is None else explicit
+
+
+def need_gpu_bytes(config: Config, plan: Plan) -> int:
+    """What the keys and one partition take on a device at least; 0 on the host backend."""
+    if config.settings.gpus.backend == "host" or not plan.circuits:
+        return 0
+    needs = [circuit.on_device for circuit in plan.circuits]
+    return sum(need.held_bytes for need in needs) + max(need.work_bytes for need in needs)
 
 
 def plan_circuit(circuit: CircuitFile, threads: int) -> CircuitPlan:
@@ -221,6 +231,7 @@ def plan_circuit(circuit: CircuitFile, threads: int) -> CircuitPlan:
         held_bytes=estimate.held_bytes,
         work_bytes=estimate.work_bytes,
         witness_bytes=32 * header.n_vars,
+        on_device=least_on_device(header),
     )
 
 

@@ -2,12 +2,13 @@
 
 ::
 
-    assemble            the procedure: three layers, the manifest, and a first start of the result
-    ├── runtime         the interpreter and the wheels, made once and then taken from the tool's cache
+    assemble            the procedure: the layers, the manifest, and a first start of the result
+    ├── runtime         the interpreter and the wheels; CuPy where there are kernels of a device
     │   ├── runtime_bundled        PyInstaller's onedir: the host needs no Python
     │   ├── runtime_host_python    no interpreter: the host's own, of the same minor version
-    │   └── distributions          the installed wheels that the daemon needs, as plain files
-    ├── source          our Python, the native library, and which revision they are
+    │   ├── distributions          the installed wheels that the daemon needs, as plain files
+    │   └── layer_cache            made once and then taken from the tool's cache
+    ├── source          our Python, the native libraries, and which revision they are
     ├── layers          deterministic archives: same content, same digest
     └── elf             the glibc that all of this needs
 

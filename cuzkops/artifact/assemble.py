@@ -14,7 +14,7 @@ from cuzkops.artifact import source
 from cuzkops.artifact.command import run_command
 from cuzkops.artifact.elf import glibc_floor
 from cuzkops.artifact.layers import build_id, unpack_layers, write_layer
-from cuzkops.artifact.runtime import choose, runtime_layer
+from cuzkops.artifact.runtime import choose, gpu_layer, runtime_layer
 from cuzkops.artifact.runtime_host_python import host_python
 from cuzkops.records import Manifest
 
@@ -50,7 +50,7 @@ class Recipe:
 
 
 def assemble(recipe: Recipe, progress: Callable[[str], None]) -> Manifest:
-    """Make the three layers and the manifest, and start the result once.
+    """Make the layers and the manifest, and start the result once.
 
     Raises:
         UsageError: This environment or source tree cannot make it.
@@ -59,23 +59,25 @@ def assemble(recipe: Recipe, progress: Callable[[str], None]) -> Manifest:
     """
     revision = source.revision(recipe.project)
     kind = choose(recipe.runtime, progress)
-    runtime = runtime_layer(kind, recipe.project, progress, recipe.deadline)
     with tempfile.TemporaryDirectory(prefix="cuzkops-artifact-") as temporary:
         native, app, release = (Path(temporary) / name for name in ("native", "app", "release"))
         for made in (native, app, release):
             made.mkdir()
+        wheels = [runtime_layer(kind, recipe.project, progress, recipe.deadline)]
         progress("native: compiling" if recipe.native is None else "native: taken as given")
-        source.build_native(recipe.project, native, recipe.native, progress, recipe.deadline)
+        if source.build_native(recipe.project, native, recipe.native, progress, recipe.deadline):
+            wheels.append(gpu_layer(recipe.project, progress, recipe.deadline))
         source.copy_app(recipe.project, app)
-        shutil.copyfile(runtime.archive, recipe.out / runtime.archive.name)
+        for cached in wheels:
+            shutil.copyfile(cached.archive, recipe.out / cached.archive.name)
         layers = [
-            runtime.layer,
+            *(cached.layer for cached in wheels),
             write_layer(native, "native", recipe.out),
             write_layer(app, "app", recipe.out),
         ]
         unpack_layers([recipe.out / f"{layer.sha256}.tar.gz" for layer in layers], release)
         progress(f"starts: {_first_start(release, recipe.deadline)}")
-        floor = max(runtime.glibc, glibc_floor(native) or (0, 0))
+        floor = max(*(cached.glibc for cached in wheels), glibc_floor(native) or (0, 0))
     manifest = Manifest(
         build_id=build_id(layers),
         git=revision.git,

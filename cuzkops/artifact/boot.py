@@ -18,7 +18,7 @@ def main() -> int:
     if bundled:
         _forget_the_loader()
     os.environ.setdefault("PROVER_RELEASE_DIR", release)
-    sys.path += [f"{release}/app", f"{runtime}/site-packages"]
+    sys.path += [f"{release}/app", f"{runtime}/site-packages", f"{release}/gpu"]
     sys.argv[0] = f"{release}/prover"
     # By name at run time: an import statement would make PyInstaller pack the prover of the build environment.
     status: int = importlib.import_module("prover.cli").main()

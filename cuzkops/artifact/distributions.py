@@ -16,9 +16,6 @@ from cuzkops.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-EXTRA = "prover"
-"""The extra of pyproject.toml whose closure the daemon runs on."""
-
 # Of no use at run time, and a good part of the bytes.
 _UNUSED_SUFFIXES = {".pyc", ".pyi", ".a", ".c", ".h", ".pyx", ".pxd"}
 _UNUSED_FOLDERS = {"__pycache__", "tests"}
@@ -27,24 +24,33 @@ _UNUSED_RECORDS = {"RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_bu
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def project_requirements(project: Path) -> list[str]:
-    """The requirements that pyproject.toml lists for the daemon, as written there."""
+def project_requirements(project: Path, extra: str) -> list[str]:
+    """The requirements that pyproject.toml lists for an extra, as written there: ``"prover"``, ``"gpu"``."""
     try:
         table = tomllib.loads((project / "pyproject.toml").read_text())["project"]
-        return [str(line) for line in table["optional-dependencies"][EXTRA]]
+        return [str(line) for line in table["optional-dependencies"][extra]]
     except (OSError, KeyError, tomllib.TOMLDecodeError) as error:
         raise UsageError(
             "no-project",
-            f"{project} is not a source tree of this project: no extra {EXTRA!r} in its pyproject.toml",
+            f"{project} is not a source tree of this project: no extra {extra!r} in its pyproject.toml",
             "name the source tree, or run from a checkout",
         ) from error
 
 
-def closure(requirements: Iterable[str]) -> list[importlib.metadata.Distribution]:
+def wheels_of(project: Path, extra: str) -> list[importlib.metadata.Distribution]:
+    """What is installed here of the wheels that an extra of pyproject.toml leads to: see ``closure``."""
+    return closure(project_requirements(project, extra), f"requirements-{extra}.lock")
+
+
+def closure(requirements: Iterable[str], lock: str = "requirements.lock") -> list[importlib.metadata.Distribution]:
     """Every installed distribution that the requirements lead to, sorted by name.
 
     Markers are not evaluated: a requirement with one is followed where it is installed, and optional extras are not
     followed at all.
+
+    Args:
+        requirements: As pyproject.toml spells them.
+        lock: The file that they can be installed from, for messages.
 
     Raises:
         UsageError: Some are not installed; all are named.
@@ -69,7 +75,7 @@ def closure(requirements: Iterable[str]) -> list[importlib.metadata.Distribution
         raise UsageError(
             "wheels-missing",
             f"{sys.executable} lacks what the daemon needs: {', '.join(sorted(missing))}",
-            f"install the {EXTRA} extra there: pip install --require-hashes -r requirements-prover.lock",
+            f"install it there: pip install --require-hashes -r {lock}",
         )
     return [found[name] for name in sorted(found)]
 

@@ -24,7 +24,8 @@ GIT_TIMEOUT_S = 60.0
 """On a cold disk, git looks at every file of the checkout."""
 # kernels: sources and generators of what the native layer holds
 _LEFT_OUT = {"__pycache__", "_native", "gen", "src", "tests"}
-_ENTERS_THE_ARTIFACT = [*PACKAGES, "cuzkops/artifact", "Dockerfile", "pyproject.toml", "requirements-prover.lock"]
+_ENTERS_THE_ARTIFACT = [*PACKAGES, "cuzkops/artifact", "Dockerfile", "pyproject.toml"]
+_ENTERS_THE_ARTIFACT += ["requirements-prover.lock", "requirements-gpu.lock", "requirements-nvcc.lock"]
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def _ignored(_folder: str, names: list[str]) -> set[str]:
 
 def build_native(
     project: Path, folder: Path, ready: Path | None, progress: Callable[[str], None], deadline: float
-) -> None:
+) -> bool:
     """Make the native layer: the host library in ``native``, and the kernels of a device where they were compiled.
 
     Args:
@@ -109,6 +110,9 @@ def build_native(
             too: they were compiled with it.
         progress: Called with the compiler's lines.
         deadline: On the clock of ``time.monotonic``, in seconds.
+
+    Returns:
+        Whether there are kernels of a device.
 
     Raises:
         OpsError: It does not compile, or no library came of it.
@@ -124,3 +128,4 @@ def build_native(
     shutil.copy(ready, folder / "native" / LIBRARY)
     for fatbin in fatbins:
         shutil.copy(fatbin, folder / "native")
+    return bool(fatbins)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cuzkops.commands.options import BaseImage, Builder, BuilderName, Timeout, with_output
+from cuzkops.commands.options import BaseImage, Builder, BuilderName, GpuArchs, Timeout, with_output
 from cuzkops.errors import UsageError
 from cuzkops.paths import current_folder
 from cuzkops.project import find_project
@@ -36,6 +37,7 @@ def build(
         ),
     ] = None,
     base_image: BaseImage = None,
+    gpu_archs: GpuArchs = None,
     dockerfile: Annotated[
         Path | None,
         typer.Option(
@@ -71,22 +73,23 @@ def build(
     folder out of the image; build.json beside it says its digest, size and revision.
     """
     if extract is not None:
-        _refuse_ours(builder, base_image)
+        _refuse_ours(builder, base_image, gpu_archs)
         where = dockerfile or build_context / "Dockerfile"
         _extract(session, where, build_context, target, extract, out=out, timeout=timeout)
         return
     if dockerfile is not None or target is not None or build_context != Path():
         message = "--dockerfile, --context and --target say how another project is built"
         raise UsageError("build", message, "add --extract PATH, the file to take out of the image")
-    artifact = build_artifact(session, builder, base_image, out or DEFAULT_ARTIFACT, timeout)
+    request = build_request(builder, base_image, gpu_archs, out or DEFAULT_ARTIFACT, timeout)
+    artifact = build_artifact(session, request)
     session.screen.result(
         {"directory": str(artifact.directory), "manifest": artifact.manifest}, artifact_text(artifact)
     )
 
 
-def _refuse_ours(builder: BuilderName | None, base_image: str | None) -> None:
-    if builder is not None or base_image is not None:
-        message = "--builder and --base-image say how our own prover is built"
+def _refuse_ours(*options: str | None) -> None:
+    if any(option is not None for option in options):
+        message = "--builder, --base-image and --gpu-archs say how our own prover is built"
         raise UsageError("build", message, "leave them out with --extract: that Dockerfile says it itself")
 
 
@@ -113,7 +116,9 @@ def _extract(
     session.screen.result({"path": str(found.path), "build": record}, text)
 
 
-def build_request(builder: BuilderName | None, base_image: str | None, out: Path, timeout: str) -> BuildRequest:
+def build_request(
+    builder: BuilderName | None, base_image: str | None, gpu_archs: str | None, out: Path, timeout: str
+) -> BuildRequest:
     """Settle how to build: the options, else cuzkops.toml, else Docker."""
     from cuzkops.steps.build import BuildRequest  # noqa: PLC0415 - `--help` loads no builder
 
@@ -123,18 +128,16 @@ def build_request(builder: BuilderName | None, base_image: str | None, out: Path
         builder=chosen.value,
         out=out,
         base_image=base_image or project.base_image,
+        gpu_archs=gpu_archs or os.environ.get("GPU_ARCHS") or project.gpu_archs,
         timeout_s=parse_duration_s(timeout),
     )
 
 
-def build_artifact(
-    session: Session, builder: BuilderName | None, base_image: str | None, out: Path, timeout: str
-) -> Artifact:
+def build_artifact(session: Session, request: BuildRequest) -> Artifact:
     """Build, showing the builder's lines as they come."""
     from cuzkops.steps import build as step  # noqa: PLC0415 - `--help` loads no builder
 
-    request = build_request(builder, base_image, out, timeout)
-    session.screen.say(f"build: {request.builder}, into {out}")
+    session.screen.say(f"build: {request.builder}, into {request.out}")
     return step.build(request, session.screen.work)
 
 

@@ -19,6 +19,7 @@ from cuzkops.commands.options import (
     Circuits,
     Config,
     DryRun,
+    GpuArchs,
     Grace,
     Keep,
     Need,
@@ -54,6 +55,7 @@ def deploy(
     budget: Budget = None,
     builder: Builder = None,
     base_image: BaseImage = None,
+    gpu_archs: GpuArchs = None,
     artifact: Artifact = None,
     need: Need = None,
     timeout: Timeout = "30m",
@@ -86,7 +88,7 @@ def deploy(
         refuse_losing_circuits(host, layout, carried)
         run = state.run(new_run_id()) if dry_run else state.new_run()
         request = step.DeployRequest(
-            source=artifact or build_request(builder, base_image, DEFAULT_ARTIFACT, "60m"),
+            source=artifact or build_request(builder, base_image, gpu_archs, DEFAULT_ARTIFACT, "60m"),
             config=carried,
             owner=this_process(state.client_id(), run.run_id, "deploy"),
             need_bytes=size_bytes(need),

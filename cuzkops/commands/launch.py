@@ -26,7 +26,10 @@ def launch(
     release: Annotated[
         str | None,
         typer.Option(
-            "--release", metavar="ID", help="A release on the host; else the one launched last.", show_default=False
+            "--release",
+            metavar="ID",
+            help="A release on the host, or a beginning of its name; else the one launched last.",
+            show_default=False,
         ),
     ] = None,
     timeout: Annotated[
@@ -40,14 +43,18 @@ def launch(
     """
     from cuzkops.remote.lock import planned, this_process  # noqa: PLC0415 - `--help` loads no records
     from cuzkops.steps import launch as step  # noqa: PLC0415 - the same
+    from cuzkops.steps.rollback import find_release  # noqa: PLC0415 - the same
     from cuzkops.steps.status import current_release  # noqa: PLC0415 - the same
     from cuzkops.steps.verify import read_release  # noqa: PLC0415 - the same
 
     with place.open(remember=not dry_run) as (host, layout):
-        release_id = current_release(host, layout) if release is None else _checked(release)
-        found = read_release(host, layout, release_id)
+        if release is None:
+            found = read_release(host, layout, current_release(host, layout))
+        else:
+            found = find_release(host, layout, _checked(release))
+        deadline_s = parse_duration_s(timeout)
         request = step.LaunchRequest(
-            release_id, new_run_id(), found.manifest, found.config_sha256, deadline_s=parse_duration_s(timeout)
+            found.release_id, new_run_id(), found.manifest, found.config_sha256, deadline_s=deadline_s
         )
         if dry_run:
             owner = this_process(place.session.state.client_id(), request.launch_id, "launch")

@@ -60,6 +60,16 @@ BaseImage = Annotated[
         show_default=False,
     ),
 ]
+GpuArchs = Annotated[
+    str | None,
+    typer.Option(
+        "--gpu-archs",
+        metavar="LIST",
+        help='GPU architectures of the Docker build: "90 100", all, or none for a prover without CUDA; '
+        "else those of $GPU_ARCHS, cuzkops.toml's, all.",
+        show_default=False,
+    ),
+]
 Artifact = Annotated[
     Path | None,
     typer.Option("--artifact", metavar="DIR", help="A built artifact, as `cuzkops build` made it.", show_default=False),

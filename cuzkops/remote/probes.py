@@ -62,6 +62,7 @@ class HostFacts(Facts):
     disk_free_bytes: int
     disk_free_inodes: int | None = Field(default=None, description="null where the file system does not count them")
     folder_refusal: str = Field(default="", description='why nothing could be written there: "Permission denied"')
+    current_in_the_way: bool = Field(default=False, description="current is there, and not the link that it should be")
     tools: frozenset[str]
     pythons: dict[str, str] = Field(description="path -> version of the interpreters found")
     nvidia_devices: list[str]
@@ -118,6 +119,7 @@ folder() {
         echo "refused ${refused##*: }"
     fi
     rm -f "$trial"
+    if [ -e "$FOLDER/current" ] && [ ! -L "$FOLDER/current" ]; then echo "current in the way"; fi
 }
 """
 
@@ -234,6 +236,7 @@ def parse_host(output: str, folder: str) -> HostFacts:
         disk_free_bytes=max(0, int(disk[1])) * 1024 if disk else 0,
         disk_free_inodes=inodes[1] if len(inodes) == 2 and inodes[0] else None,
         folder_refusal=_word(lines, "refused"),
+        current_in_the_way="current in the way" in lines,
         tools=frozenset(_words(lines, "tool")),
         pythons=_parse_pythons(lines),
         nvidia_devices=_words(lines, "device"),

@@ -19,7 +19,7 @@ from cuzkops.artifact.assemble import MANIFEST, Recipe, assemble
 from cuzkops.artifact.layers import build_id, file_sha256
 from cuzkops.errors import UsageError
 from cuzkops.records import Layer, Manifest, first_problem
-from cuzkops.steps.build_docker import docker_build, docker_client
+from cuzkops.steps.build_docker import docker_argv, docker_build, docker_client
 from cuzkops.steps.workspace import turn, workspace, writing
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class BuildRequest:
         out: Folder of the artifact; an earlier artifact there is replaced once the new one is whole.
         project: Source tree with the Dockerfile, or None for the one that this module lies in.
         base_image: Base image of the Docker build, or None for the Dockerfile's own.
+        gpu_archs: Architectures whose kernels the Docker build compiles, ``"all"`` or ``"none"``, or None for all.
         docker: Docker client, a name on PATH or a path.
         timeout_s: Deadline of the whole build in seconds.
     """
@@ -62,6 +63,7 @@ class BuildRequest:
     out: Path
     project: Path | None = None
     base_image: str | None = None
+    gpu_archs: str | None = None
     docker: str = field(default_factory=docker_client)
     timeout_s: float = 3600
 
@@ -104,7 +106,8 @@ def built(request: BuildRequest, progress: Callable[[str], None]) -> Iterator[Ar
             made, kept = temporary / "artifact", temporary / "kept"
             made.mkdir()
             if request.builder == "docker":
-                docker_build(request.docker, project, request.base_image, made, progress=progress, deadline=deadline)
+                argv = docker_argv(request.docker, project, made, request.base_image, request.gpu_archs)
+                docker_build(argv, progress, deadline)
             else:
                 assemble(Recipe(project=project, out=made, deadline=deadline), progress)
             artifact = load_artifact(made)

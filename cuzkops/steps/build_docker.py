@@ -29,6 +29,7 @@ _NO_BASE_IMAGE = "|".join(  # noqa: FLY002 - one kind of message a line
         "failed to (solve|create LLB).*: not found",
     )
 )
+_GPU_ARCHS = re.compile(r"all|none|(compute_)?[0-9]{2,3}([ ,]+(compute_)?[0-9]{2,3})*")
 # What the client or the engine prints, as a pattern -> code, sentence, hint. The first that fits is the reason.
 _KNOWN = (
     (
@@ -64,14 +65,33 @@ _KNOWN = (
 )
 
 
-def docker_argv(docker: str, project: Path, base_image: str | None, out: Path) -> list[str | Path]:
-    """The whole command; a secret is named only where its file exists. $GPU_ARCHS names architectures for kernels."""
+def docker_argv(
+    docker: str, project: Path, out: Path, base_image: str | None = None, gpu_archs: str | None = None
+) -> list[str | Path]:
+    """The whole command that builds the artifact of a source tree; a secret is named only where its file exists.
+
+    Args:
+        docker: Docker client, a name on PATH or a path.
+        project: Source tree with the Dockerfile.
+        out: Existing empty folder.
+        base_image: Base image, or None for the Dockerfile's own.
+        gpu_archs: Architectures whose kernels are compiled, or None for the Dockerfile's own.
+
+    Raises:
+        UsageError: No Docker client, no Dockerfile, or something that is no architecture.
+    """
+    need_client(docker)
+    if not (project / "Dockerfile").is_file():
+        raise UsageError("no-project", f"{project} has no Dockerfile", "name the source tree, or run from a checkout")
+    if gpu_archs and not _GPU_ARCHS.fullmatch(gpu_archs.strip()):
+        message = f"{gpu_archs!r} names no GPU architectures"
+        raise UsageError("gpu-archs", message, 'write numbers such as "90 100", names such as compute_90, all or none')
     tree = revision(project)
     arguments = {"GIT_REVISION": tree.git, "GIT_DIRTY": str(tree.dirty).lower()}
     if base_image:
         arguments["BASE_IMAGE"] = base_image
-    if os.environ.get("GPU_ARCHS"):
-        arguments["GPU_ARCHS"] = os.environ["GPU_ARCHS"]
+    if gpu_archs:
+        arguments["GPU_ARCHS"] = gpu_archs.strip()
     return [
         *(docker, "build", "--progress=plain", "--target", "artifact"),
         *(word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")),
@@ -95,42 +115,28 @@ def secrets() -> dict[str, Path]:
     return {name: found for name, paths in files.items() if (found := next(filter(Path.is_file, paths), None))}
 
 
-def docker_build(
-    docker: str,
-    project: Path,
-    base_image: str | None,
-    out: Path,
-    *,
-    progress: Callable[[str], None],
-    deadline: float,
-) -> None:
-    """Build the artifact of a source tree into an existing empty folder.
+def docker_build(argv: list[str | Path], progress: Callable[[str], None], deadline: float) -> None:
+    """Run what ``docker_argv`` gives.
 
     Args:
-        docker: Docker client, a name on PATH or a path.
-        project: Source tree with the Dockerfile.
-        base_image: Base image, or None for the Dockerfile's own.
-        out: Existing empty folder.
+        argv: The command.
         progress: Called with each line of BuildKit.
         deadline: On the clock of ``time.monotonic``, in seconds.
 
     Raises:
-        UsageError: No Docker client, engine or BuildKit, or no Dockerfile.
+        UsageError: No engine or BuildKit.
         TimeoutExpired: The deadline passed.
         OpsError: The build failed.
     """
-    need_client(docker)
-    if not (project / "Dockerfile").is_file():
-        raise UsageError("no-project", f"{project} has no Dockerfile", "name the source tree, or run from a checkout")
     began = time.monotonic()
     ended = run_command(
-        docker_argv(docker, project, base_image, out),
+        argv,
         title="docker build",
         progress=progress,
         deadline=deadline,
         env=os.environ | {"DOCKER_BUILDKIT": "1"},
     )
-    explain(ended, docker)
+    explain(ended, str(argv[0]))
     progress(f"docker build: {time.monotonic() - began:.0f} s")
 
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuzkops.artifact.elf import glibc_version
+from cuzkops.artifact.layer_cache import cache_folder, prune
 from cuzkops.artifact.layers import unpack_layers
 from cuzkops.artifact.listing import list_archive
-from cuzkops.artifact.runtime import cache_folder, prune
 from cuzkops.errors import OpsError
 from cuzkops.remote.ctl import parse_answer
 from cuzkops.steps.findings import Finding

@@ -248,6 +248,9 @@ def _folder_findings(host: Host, layout: Layout, facts: HostFacts) -> list[Findi
     if not facts.folder_executable:
         message = f"nothing can be executed in {parent}: it is mounted noexec"
         return [Finding("folder-noexec", "error", where, message, "use a --remote-dir on another file system")]
+    if facts.current_in_the_way:
+        message = f"{facts.folder}/current is not the link that it should be: no release could be launched"
+        return [Finding("current", "error", where, message, "move it away")]
     return []
 
 

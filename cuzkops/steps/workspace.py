@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuzkops.artifact.runtime import cache_folder
+from cuzkops.artifact.layer_cache import cache_folder
 from cuzkops.errors import OpsError, TimeoutExpired
 
 if TYPE_CHECKING:

@@ -21,6 +21,8 @@ IC_TEXT_BYTES = 1024  # one point of IC as Python strings in the verification ke
 # scalar and each window, of which there are fewer the more points there are), and the buckets of one window.
 MSM_G1_BYTES, MSM_G2_BYTES = 96 + 2 * 6 * 14 + 48, 576 + 4 * 6 * 8 + 96
 MAX_MSM_G1, MAX_MSM_G2 = 2**20, 2**18  # more points are taken in pieces
+# A point on a device, with its images by the endomorphism: see kernels/cuda/msm_shape.py.
+DEVICE_G1_BYTES, DEVICE_G2_BYTES = 144, 768
 THREAD_BYTES = 2**20  # touched stack, allocator arena and the points at work of one thread
 FIXED_BYTES = 4 * 2**20  # read buffers, small objects, and what the allocator keeps between them
 
@@ -38,6 +40,27 @@ class MemoryEstimate:
     held_bytes: int
     load_bytes: int
     work_bytes: int
+
+
+@dataclass(frozen=True)
+class DeviceNeed:
+    """What a circuit takes on an NVIDIA device at least, in bytes: what an MSM needs in between comes on top.
+
+    Args:
+        held_bytes: A loaded key.
+        work_bytes: The vectors of one proof.
+    """
+
+    held_bytes: int
+    work_bytes: int
+
+
+def least_on_device(header: ZkeyHeader) -> DeviceNeed:
+    """Count what is on a device for certain, from the counts of a proving key."""
+    matrices_bytes = header.n_coefficients * ENTRY_BYTES + 2 * 8 * (header.domain_size + 1)
+    points_bytes = (3 * header.n_vars + header.domain_size) * DEVICE_G1_BYTES + header.n_vars * DEVICE_G2_BYTES
+    vectors_bytes = (header.n_vars + 5 * header.domain_size) * FR_BYTES  # witness, A w, B w, and the three of H
+    return DeviceNeed(points_bytes + matrices_bytes, vectors_bytes)
 
 
 def estimate_of(header: ZkeyHeader, threads: int) -> MemoryEstimate:

@@ -25,7 +25,7 @@ import os, sys
 def main():
     print(os.getpid(), os.environ["PROVER_RELEASE_DIR"], os.getcwd(), *sys.argv[1:], sep="\\n")
     print(sys.flags.isolated, sys.flags.no_site, sys.dont_write_bytecode, sep="\\n")
-    print(sys.argv[0], __file__, sys.path[-2:], sep="\\n")
+    print(sys.argv[0], __file__, sys.path[-3:], sep="\\n")
     return 5
 """
 
@@ -95,7 +95,7 @@ def test_host_python_runs_isolated_in_the_same_process(shell: list[str], on_host
     assert lines[:5] == [str(pid), str(on_host), str(tmp_path), "serve", "a b"]
     assert lines[5:9] == ["1", "1", "True", str(on_host / "prover")]
     assert lines[9] == str(on_host / "app" / "prover" / "cli.py")
-    assert lines[10] == str([str(on_host / "app"), str(on_host / "runtime" / "site-packages")])
+    assert lines[10] == str([str(on_host / where) for where in ("app", "runtime/site-packages", "gpu")])
     assert list(on_host.rglob("*.pyc")) == []
 
 

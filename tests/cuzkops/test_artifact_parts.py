@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from cuzkops.artifact import runtime_bundled
-from cuzkops.artifact.distributions import closure, compile_tree, copy_distributions, project_requirements
-from cuzkops.artifact.runtime import KEPT, RuntimeLayer, choose, prune, runtime_layer
+from cuzkops.artifact.distributions import closure, compile_tree, copy_distributions, project_requirements, wheels_of
+from cuzkops.artifact.layer_cache import KEPT, CachedLayer, prune
+from cuzkops.artifact.listing import list_archive
+from cuzkops.artifact.runtime import choose, gpu_layer, runtime_layer
 from cuzkops.artifact.source import Revision, revision
 from cuzkops.errors import TimeoutExpired, UsageError
 
@@ -22,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 FEW_WHEELS = """
 [project]
 optional-dependencies.prover = ["py-arkworks-bls12381", "annotated-types"]
+optional-dependencies.gpu = ["annotated-types", "idna"]
 """
 
 
@@ -32,7 +35,7 @@ def test_cache_is_used_and_a_damaged_entry_is_made_anew_and_the_same(
     (tmp_path / "pyproject.toml").write_text(FEW_WHEELS)
     lines: list[str] = []
 
-    def layer() -> RuntimeLayer:
+    def layer() -> CachedLayer:
         lines.clear()
         return runtime_layer("host-python", tmp_path, lines.append, time.monotonic() + 250)
 
@@ -45,6 +48,21 @@ def test_cache_is_used_and_a_damaged_entry_is_made_anew_and_the_same(
     assert "from the cache" not in lines[0]
     assert first.archive.stat().st_size == first.layer.n_bytes
     assert [path.name for path in (tmp_path / "cache" / "cuzkops" / "runtime").iterdir()] == [first.archive.parent.name]
+
+
+def test_layer_for_a_gpu_holds_what_the_runtime_has_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "pyproject.toml").write_text(FEW_WHEELS)
+    lines: list[str] = []
+    found = gpu_layer(tmp_path, lines.append, time.monotonic() + 250)
+    assert found.layer.name == "gpu"
+    assert found.glibc == (0, 0)  # nothing of it is in machine code
+    listed = [line.split()[-1] for line in list_archive(found.archive).decode().splitlines()]
+    assert "gpu/idna/core.py" in listed
+    assert {path.split("/")[0] for path in listed} == {"gpu"}
+    assert {path.split("/")[1].partition("-")[0] for path in listed if path.count("/") > 1} == {"idna"}
+    assert gpu_layer(tmp_path, lines.append, time.monotonic() + 250) == found
+    assert lines[-1] == "gpu: CuPy, from the cache"
 
 
 def test_cache_keeps_what_was_used_last(tmp_path: Path) -> None:
@@ -88,15 +106,18 @@ def test_revision_without_a_checkout_is_empty_or_told(checkout: Path, monkeypatc
 
 
 def test_wheels_of_the_daemon_and_nothing_else() -> None:
-    names = {found.name.lower().replace("_", "-") for found in closure(project_requirements(ROOT))}
+    names = {found.name.lower().replace("_", "-") for found in wheels_of(ROOT, "prover")}
     assert {"fastapi", "starlette", "pydantic-core", "numpy", "nvidia-ml-py", "py-arkworks-bls12381"} <= names
     assert names.isdisjoint({"typer", "paramiko", "pytest", "asyncssh", "pip", "httpx"})
 
 
 def test_missing_wheels_are_all_named() -> None:
     with pytest.raises(UsageError, match="lacks what the daemon needs: no-such-one, no-such-two") as caught:
-        closure(["numpy>=2", "no_such.one>=1", 'optional; extra == "x"', "absent ; os_name == 'nt'", "no-such-two[y]"])
-    assert "requirements-prover.lock" in caught.value.hint
+        closure(
+            ["numpy>=2", "no_such.one>=1", 'optional; extra == "x"', "absent ; os_name == 'nt'", "no-such-two[y]"],
+            "x.lock",
+        )
+    assert caught.value.hint == "install it there: pip install --require-hashes -r x.lock"
 
 
 def test_copied_wheels_are_compiled_without_times_and_hold_no_traces_of_the_machine(tmp_path: Path) -> None:
@@ -141,7 +162,7 @@ def test_every_command_of_a_build_has_a_deadline(
 
 def test_folder_that_is_no_source_tree_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a source tree of this project"):
-        project_requirements(tmp_path)
+        project_requirements(tmp_path, "prover")
 
 
 def test_standard_library_is_collected_as_far_as_a_daemon_needs_it() -> None:

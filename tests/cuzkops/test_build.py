@@ -16,6 +16,7 @@ import pytest
 
 from cuzkops import cli
 from cuzkops.artifact.source import build_native
+from cuzkops.commands.build import build_request
 from cuzkops.errors import OpsError, TimeoutExpired, UsageError
 from cuzkops.steps import build as step
 from cuzkops.steps.build import Artifact, BuildRequest, build, load_artifact
@@ -139,16 +140,37 @@ def test_docker_command_word_by_word(no_settings: Path, monkeypatch: pytest.Monk
     bundle.write_text("x")
     monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
     monkeypatch.setenv("PIP_CONFIG_FILE", str(bundle))
-    monkeypatch.delenv("GPU_ARCHS", raising=False)
     (no_settings / "pyproject.toml").write_text('[project]\nversion = "1"\n')
-    assert docker_argv("docker", no_settings, "my-base:1", Path("/out")) == [
-        *("docker", "build", "--progress=plain", "--target", "artifact"),
+    (no_settings / "Dockerfile").touch()
+    assert docker_argv("sh", no_settings, Path("/out"), "my-base:1") == [
+        *("sh", "build", "--progress=plain", "--target", "artifact"),
         *("--build-arg", "GIT_REVISION=", "--build-arg", "GIT_DIRTY=false", "--build-arg", "BASE_IMAGE=my-base:1"),
         *("--secret", f"id=ca_bundle,src={bundle}", "--secret", f"id=pip_conf,src={bundle}"),
         *("-o", "type=local,dest=/out", no_settings),
     ]
-    monkeypatch.setenv("GPU_ARCHS", "90 compute_80")
-    assert "GPU_ARCHS=90 compute_80" in docker_argv("docker", no_settings, None, Path("/out"))
+    for archs in ("90", "80 90,compute_90", "all", "none"):
+        assert f"GPU_ARCHS={archs}" in docker_argv("sh", no_settings, Path("/out"), gpu_archs=f" {archs} ")
+    for archs in ("sm_90", "90 all", "x; y", " ", "90\n90 "):
+        with pytest.raises(UsageError, match="names no GPU architectures") as caught:
+            docker_argv("sh", no_settings, Path("/out"), gpu_archs=archs)
+        assert caught.value.hint == 'write numbers such as "90 100", names such as compute_90, all or none'
+
+
+def test_gpu_architectures_are_those_of_the_option_the_environment_or_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GPU_ARCHS", raising=False)
+
+    def chosen(option: str | None) -> str | None:
+        return build_request(None, None, option, tmp_path, "1m").gpu_archs
+
+    assert chosen(None) is None
+    (tmp_path / "cuzkops.toml").write_text('gpu_archs = "80"\n')
+    assert chosen(None) == "80"
+    monkeypatch.setenv("GPU_ARCHS", "90")
+    assert chosen(None) == "90"
+    assert chosen("none") == "none"
 
 
 def test_kernels_of_a_device_travel_with_a_library_that_was_compiled_before(tmp_path: Path) -> None:
@@ -157,7 +179,7 @@ def test_kernels_of_a_device_travel_with_a_library_that_was_compiled_before(tmp_
     layer.mkdir()
     for name in ("libcuzkops_host.so", "cuzkops_ntt.fatbin", "cuzkops_ntt.stamp", "other.fatbin"):
         (made / name).write_bytes(b"x")
-    build_native(tmp_path, layer, made / "libcuzkops_host.so", lambda _: None, float("inf"))
+    assert build_native(tmp_path, layer, made / "libcuzkops_host.so", lambda _: None, float("inf"))
     assert sorted(path.name for path in (layer / "native").iterdir()) == ["cuzkops_ntt.fatbin", "libcuzkops_host.so"]
 
 
@@ -333,7 +355,7 @@ def test_an_artifact_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
         build(request(tmp_path, "exit 1", out=tmp_path / ("a" * 300)), lambda _: None)
 
 
-@pytest.mark.parametrize("words", [["--builder", "local"], ["--base-image", "x"]])
+@pytest.mark.parametrize("words", [["--builder", "local"], ["--base-image", "x"], ["--gpu-archs", "90"]])
 def test_options_that_extract_does_not_heed_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["build", "--extract", "/x", *words]) == 2
-    assert "--builder and --base-image say how our own prover is built" in capsys.readouterr().err
+    assert "--builder, --base-image and --gpu-archs say how our own prover is built" in capsys.readouterr().err

@@ -193,7 +193,7 @@ def test_ship_then_launch_is_a_deploy_by_hand(
     assert status == 0
     status, document, _ = run(capsys, "launch", *place)
     assert shipped["release_id"] in document["error"]["message"]
-    status, document, _ = run(capsys, "launch", *place, "--release", shipped["release_id"])
+    status, document, _ = run(capsys, "launch", *place, "--release", shipped["release_id"][:8])
     assert (status, document["daemon"]["release_id"]) == (0, shipped["release_id"])
     status, document, _ = run(capsys, "launch", *place)
     assert (status, document["error"]["code"]) == (1, "runs-already")

@@ -250,6 +250,18 @@ def test_a_folder_that_cannot_be_used_is_refused(host: LocalHost) -> None:
     assert codes(report) == ["folder-not-writable"]
 
 
+def test_something_in_the_place_of_current_is_refused_before_a_kill(host: LocalHost, layout: Layout) -> None:
+    current = Path(layout.current)
+    current.parent.mkdir(parents=True)
+    current.symlink_to("releases/gone")
+    assert codes(preflight_host(host, layout, needs_gpu=False)) == []
+    current.unlink()
+    current.mkdir()
+    (finding,) = preflight_host(host, layout, needs_gpu=False).findings
+    assert (finding.code, finding.severity, finding.hint) == ("current", "error", "move it away")
+    assert finding.message == f"{current} is not the link that it should be: no release could be launched"
+
+
 def test_a_long_socket_path_is_a_warning(host: LocalHost, tmp_path: Path) -> None:
     report = preflight_host(host, Layout(str(tmp_path / ("x" * 100)), "prover"), needs_gpu=False)
     assert codes(report) == ["socket-path"]

@@ -15,7 +15,7 @@ def test_the_nearest_file_is_read_and_its_paths_are_relative_to_it(tmp_path: Pat
     (near / "below").mkdir(parents=True)
     (near / "cuzkops.toml").write_text(
         'target = "gpu1"\nname = "p"\nremote_dir = "/srv"\nconfig = "conf/p.toml"\n'
-        'builder = "local"\nbase_image = "b"\nidentity = "~/key"\n'
+        'builder = "local"\nbase_image = "b"\ngpu_archs = "90"\nidentity = "~/key"\n'
     )
     assert find_project(near / "below") == Project(
         target="gpu1",
@@ -24,6 +24,7 @@ def test_the_nearest_file_is_read_and_its_paths_are_relative_to_it(tmp_path: Pat
         config=near / "conf" / "p.toml",
         builder="local",
         base_image="b",
+        gpu_archs="90",
         identity=Path("~/key").expanduser(),
         file=near / "cuzkops.toml",
     )
@@ -39,7 +40,7 @@ def test_every_problem_is_named_at_once(tmp_path: Path) -> None:
         find_project(tmp_path)
     for words in ("no key tarrget", "name is 3", "builder is 'podman'", "no key hooks", "cuzkops.toml"):
         assert words in caught.value.message
-    assert "target, name, remote_dir, config, builder, base_image, identity" in caught.value.hint
+    assert "target, name, remote_dir, config, builder, base_image, gpu_archs, identity" in caught.value.hint
 
 
 @pytest.mark.parametrize("content", [b"target = ", b"\xff", b"x", b"x = " + b"9" * 5000, b"x = " + b"[" * 5000])

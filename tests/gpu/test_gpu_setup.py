@@ -16,6 +16,7 @@ from prover.curve import generators
 from prover.formats.wtns import Witness
 from prover.formats.zkey import read_zkey
 from prover.groth16 import TableLimits, check, finalise, hold_key, prove_on_device, synthesise
+from prover.memory.estimate import least_on_device
 from prover.setup import Trapdoor, fresh_trapdoor, make_zkey, write_key
 from prover.synthetic import constraints, witness
 
@@ -73,3 +74,16 @@ def test_a_second_proof_takes_nothing_from_the_device(cuda: CudaBackend) -> None
         check(key, finalise(key, parts))
         assert min(vars(parts.durations).values()) > 0
     assert held[0] == held[1] == held[2]
+
+
+def test_a_key_holds_what_a_check_foresees(cuda: CudaBackend) -> None:
+    circuit = constraints(1000)
+    zkey = make_zkey(circuit, fresh_trapdoor(circuit.header.domain_size), cuda, quiet)
+    need = least_on_device(zkey.header)
+    used_bytes = cuda.workspace.used_bytes
+    key = hold_key(zkey, Path("synthetic"), cuda)
+    assert key.held_bytes == need.held_bytes
+    assert cuda.workspace.used_bytes - used_bytes >= need.held_bytes
+    raw = np.frombuffer(b"".join(value.to_bytes(32, "little") for value in witness(1000)), dtype="<u8").reshape(-1, 4)
+    prove_on_device(key, synthesise(key, Witness(FrPlain(raw), "witness")))
+    assert cuda.workspace.n_bytes >= need.held_bytes + need.work_bytes

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import tarfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,6 +19,7 @@ from cuzkops.artifact.elf import glibc_floor
 from cuzkops.artifact.layers import unpack_layers
 from cuzkops.errors import UsageError
 from cuzkops.steps.build import BuildRequest, build
+from kernels.build_cuda import stages
 
 if TYPE_CHECKING:
     from cuzkops.steps.build import Artifact
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.peers
 
 ROOT = Path(__file__).parents[2]
+GPU_ARCHS = os.environ.get("GPU_ARCHS") or "90 compute_80"
+"""Enough to see that the artifact brings them: each architecture takes minutes to compile."""
 MUL60 = ROOT / "tests" / "data" / "groth16" / "mul60"
 
 
@@ -121,7 +124,8 @@ def test_daemon_is_one_process_and_writes_nothing_into_the_release(
 def test_second_build_is_the_same_artifact(
     docker: str, base_image: str, docker_artifact: Artifact, tmp_path: Path
 ) -> None:
-    request = BuildRequest("docker", tmp_path / "again", base_image=base_image, docker=docker, timeout_s=280)
+    settings: Any = {"base_image": base_image, "gpu_archs": "none", "docker": docker, "timeout_s": 280}
+    request = BuildRequest("docker", tmp_path / "again", **settings)
     lines: list[str] = []
     again = build(request, lines.append)
     assert again.manifest.layers == docker_artifact.manifest.layers
@@ -129,10 +133,35 @@ def test_second_build_is_the_same_artifact(
     assert any("CACHED" in line for line in lines)
 
 
+def test_with_kernels_of_a_gpu_the_release_brings_cupy_and_needs_a_driver_alone(
+    docker: str, base_image: str, docker_artifact: Artifact, tmp_path: Path
+) -> None:
+    settings: Any = {"base_image": base_image, "gpu_archs": GPU_ARCHS, "docker": docker, "timeout_s": 1200}
+    made = build(BuildRequest("docker", tmp_path / "gpu", **settings), lambda _: None)
+    layers = {layer.name: layer for layer in made.manifest.layers}
+    assert list(layers) == ["runtime", "gpu", "native", "app"]
+    for name in ("runtime", "app"):  # the same as without
+        assert layers[name] in docker_artifact.manifest.layers
+    assert names(made, "native") == {
+        "native/libcuzkops_host.so",
+        *(f"native/cuzkops_{stage}.fatbin" for stage in stages()),
+    }
+    assert made.manifest.glibc_floor == docker_artifact.manifest.glibc_floor
+    release = tmp_path / "release"
+    release.mkdir()
+    unpack_layers([made.layer_path(layer) for layer in made.manifest.layers], release)
+    mounts = [f"--volume={release}:/r:ro", f"--volume={MUL60}:/c:ro"]
+    script = "/r/prover prove --backend cuda /c/circuit.zkey /c/witness.wtns /tmp/proof.json /tmp/public.json"
+    ended = in_container(docker, base_image, *mounts, script=script)
+    assert ended.returncode == 1
+    assert "there is no CUDA device for the cuda backend: cudaErrorInsufficientDriver" in ended.stderr  # CuPy says it
+
+
 def test_image_history_holds_nothing_of_this_machine(docker: str, base_image: str, docker_artifact: Artifact) -> None:
     assert docker_artifact.manifest.builder == "docker"
+    arguments = [word for value in (f"BASE_IMAGE={base_image}", "GPU_ARCHS=none") for word in ("--build-arg", value)]
     made = subprocess.run(
-        [docker, "build", "-q", "--target", "environment", "--build-arg", f"BASE_IMAGE={base_image}", str(ROOT)],
+        [docker, "build", "-q", "--target", "environment", *arguments, str(ROOT)],
         capture_output=True,
         text=True,
         check=True,

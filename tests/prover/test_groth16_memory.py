@@ -10,8 +10,16 @@ from pathlib import Path
 import pytest
 from groth16_files import CIRCUITS, host, path_of
 
+from kernels.cuda.msm_shape import CURVES
 from prover.formats.zkey import read_header
-from prover.memory.estimate import FIXED_BYTES, MemoryEstimate, estimate_of
+from prover.memory.estimate import (
+    DEVICE_G1_BYTES,
+    DEVICE_G2_BYTES,
+    FIXED_BYTES,
+    MemoryEstimate,
+    estimate_of,
+    least_on_device,
+)
 
 ROOT = Path(__file__).parents[2]
 # An estimate that is far above the truth refuses work that would fit.
@@ -70,3 +78,15 @@ def test_estimate_grows_with_the_circuit_and_the_threads() -> None:
     zkey = path_of("merkle_mimc5", "circuit.zkey")
     assert estimate(zkey, 8).work_bytes > estimate(zkey, 1).work_bytes
     assert estimate(zkey, 8).held_bytes == estimate(zkey, 1).held_bytes
+
+
+def test_a_point_on_a_device_takes_what_its_backend_says() -> None:
+    assert (CURVES["g1"].record_bytes, CURVES["g2"].record_bytes) == (DEVICE_G1_BYTES, DEVICE_G2_BYTES)
+
+
+def test_the_least_on_a_device_is_points_matrices_and_vectors() -> None:
+    header = read_header(path_of("mul60", "circuit.zkey"))
+    need = least_on_device(header)
+    points = header.n_vars * (3 * 144 + 768) + header.domain_size * 144
+    assert need.held_bytes == points + header.n_coefficients * 36 + 16 * (header.domain_size + 1)
+    assert need.work_bytes == 32 * (header.n_vars + 5 * header.domain_size)

@@ -21,6 +21,7 @@ from prover.errors import CapacityError, InputError
 from prover.jobs import JobStore
 from prover.journal import Journal, JournalError
 from prover.memory.budget import MemoryBudget
+from prover.memory.estimate import DeviceNeed
 from prover.metrics import Metrics
 from prover.pipeline import Engine
 from prover.protocol import JobRequest, JobState, WitnessRef
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 MUL60 = Path(__file__).parents[1] / "data" / "groth16" / "mul60"
 REQUEST = JobRequest(circuit="mul60", witnesses=[WitnessRef(path=str(MUL60 / "witness.wtns"))] * 2)
-PLAN = CircuitPlan("mul60", MUL60 / "circuit.zkey", None, 10 << 20, 5 << 20, 30 << 20, 1 << 20)
+PLAN = CircuitPlan("mul60", MUL60 / "circuit.zkey", None, 10 << 20, 5 << 20, 30 << 20, 1 << 20, DeviceNeed(0, 0))
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +200,7 @@ def test_a_journal_that_cannot_be_written_holds_results_back(
 
 
 def test_a_key_of_another_digest_ends_the_daemon(make: Callable[..., Bench]) -> None:
-    bench = make(CircuitPlan("mul60", PLAN.path, "ab" * 32, 10 << 20, 5 << 20, 30 << 20, 1 << 20))
+    bench = make(CircuitPlan("mul60", PLAN.path, "ab" * 32, 10 << 20, 5 << 20, 30 << 20, 1 << 20, DeviceNeed(0, 0)))
     bench.run()
     assert isinstance(bench.engine.fatal, InputError)
 

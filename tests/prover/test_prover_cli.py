@@ -20,6 +20,8 @@ from kernels.interface import KernelError
 from prover import __version__
 from prover.cli import main
 from prover.errors import BusyError, CapacityError, InputError, ProofInvalidError, ProverError
+from prover.formats.zkey import read_header
+from prover.memory.estimate import least_on_device
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -162,8 +164,20 @@ def test_check_of_the_example(capsys: pytest.CaptureFixture[str]) -> None:
     assert answer["ok"]
     assert answer["problems"] == []
     assert answer["need_gpu_bytes"] == 0
+
     assert answer["need_host_bytes"] > (MUL60 / "circuit.zkey").stat().st_size
     assert len(answer["config_sha256"]) == 64
+
+
+def test_check_says_what_a_device_will_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.toml").write_text(
+        f'[gpus]\nbackend = "cuda"\n[[circuits]]\nname = "mul60"\npath = "{MUL60 / "circuit.zkey"}"\n'
+    )
+    check(tmp_path / "config.toml", "--json")
+    answer = json.loads(capsys.readouterr().out)
+    need = least_on_device(read_header(MUL60 / "circuit.zkey"))
+    assert answer["need_gpu_bytes"] == need.held_bytes + need.work_bytes
+    assert {problem["where"] for problem in answer["problems"]} <= {"gpus.backend"}  # where there is no device
 
 
 def test_check_names_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,128 @@
+"""Layers that are made once and then taken from the tool's cache: those of wheels, by everything that decides them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cuzkops.artifact.elf import glibc_floor
+from cuzkops.artifact.layers import file_sha256, write_layer
+from cuzkops.errors import OpsError
+from cuzkops.records import Layer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from importlib.metadata import Distribution
+
+    from cuzkops.records import LayerName
+
+KEPT = 4
+"""How many entries a cache keeps, newest first."""
+
+
+@dataclass(frozen=True)
+class CachedLayer:
+    """A layer in the cache.
+
+    Args:
+        layer: Its record.
+        archive: Where its archive lies.
+        glibc: The highest glibc version that it asks for.
+    """
+
+    layer: Layer
+    archive: Path
+    glibc: tuple[int, int]
+
+
+def cached_layer(
+    name: LayerName,
+    title: str,
+    wheels: list[Distribution],
+    build: Callable[[Path, Path], None],
+    progress: Callable[[str], None],
+) -> CachedLayer:
+    """Take a layer of wheels from the cache, or make it.
+
+    Args:
+        name: Which layer.
+        title: Its kind, for people and for the key.
+        wheels: What it is made of.
+        build: Called with the folder of the layer and one for other files where it is not in the cache.
+        progress: Called with lines for people.
+    """
+    cache = cache_folder(name) / _key(title, wheels)
+    found = _load(cache)
+    if found is not None:
+        progress(f"{name}: {title}, from the cache")
+        os.utime(cache)
+        return found
+    progress(f"{name}: {title}, {len(wheels)} wheels for Python {platform.python_version()}")
+    cache.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache.parent, prefix=".making-") as temporary:
+        work, folder, ready = (Path(temporary) / part for part in ("work", "layer", "ready"))
+        for made in (work, folder, ready):
+            made.mkdir()
+        build(folder, work)
+        layer = write_layer(folder, name, ready)
+        facts = {"layer": layer.model_dump(by_alias=True), "glibc": glibc_floor(folder) or (0, 0)}
+        (ready / "facts.json").write_text(json.dumps(facts))
+        try:
+            ready.rename(cache)
+        except OSError:
+            if _load(cache) is None:  # damaged; a sound one is of another build that was faster, and may be in use
+                shutil.rmtree(cache, ignore_errors=True)
+                ready.rename(cache)
+    prune(cache.parent)
+    made_layer = _load(cache)
+    if made_layer is None:
+        raise OpsError("cache", f"the layer {name} that was just written to {cache} is damaged")
+    return made_layer
+
+
+def cache_folder(kind: str) -> Path:
+    """Where the tool keeps what it can make again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cuzkops" / kind
+
+
+def _key(title: str, wheels: list[Distribution]) -> str:
+    """Everything that decides the layer's content: this interpreter, the wheels, and the code that packs them."""
+    interpreter = Path(sys.executable).resolve()
+    packer = [f"{path.name} {file_sha256(path)}" for path in sorted(Path(__file__).parent.iterdir()) if path.is_file()]
+    facts = [
+        title,
+        sys.version,
+        str(interpreter),
+        str(interpreter.stat().st_mtime_ns),
+        *platform.libc_ver(),
+        *(f"{wheel.name} {wheel.version}" for wheel in wheels),
+        *packer,
+    ]
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
+
+
+def _load(cache: Path) -> CachedLayer | None:
+    try:
+        facts = json.loads((cache / "facts.json").read_text())
+        layer = Layer.model_validate(facts["layer"])
+        archive = cache / f"{layer.sha256}.tar.gz"
+        whole = file_sha256(archive) == layer.sha256
+    except (OSError, ValueError, KeyError):
+        return None
+    major, minor = facts["glibc"]
+    return CachedLayer(layer, archive, (major, minor)) if whole else None
+
+
+def prune(folder: Path) -> None:
+    """Remove all but the ``KEPT`` entries of a cache that were used last."""
+    entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
+    for entry in sorted(entries, key=lambda entry: entry.stat().st_mtime_ns, reverse=True)[KEPT:]:
+        shutil.rmtree(entry, ignore_errors=True)
