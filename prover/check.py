@@ -142,7 +142,8 @@ def _backend_problem(config: Config) -> Problem | None:
     try:
         kernels.backend(name).close()
     except KernelError as error:
-        return Problem(where="gpus.backend", message=str(error), hint='write backend = "host"')
+        hint = 'write backend = "host", or take an artifact that was built for GPUs (`cuzkops build --gpu-archs`)'
+        return Problem(where="gpus.backend", message=str(error), hint=hint)
     return None
 
 
