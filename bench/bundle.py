@@ -1,8 +1,8 @@
 """What a bare machine with a GPU, Python 3.12 and CuPy needs to test and measure: ``python bench/bundle.py``.
 
 Puts the checkout's Python, the host library, the fatbins, the circuits of the demo, wheels and (with ``--peer``) the
-peer into one folder, with a script that tests and measures: ``./run [test|bench|sanitize|all]``, where ``sanitize`` is
-small sums under compute-sanitizer. Build first: ``make kernels cuda``.
+peer into one folder, with a script that tests and measures: ``./run [test|bench|sanitize|code|all]``. ``sanitize`` is
+small sums under compute-sanitizer, ``code`` counts instructions. Build first: ``make kernels cuda``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NOT_WHEELS = ("numpy",)  # comes with CuPy
 LIMIT_BYTES = 48 << 20
 
 RUN = """#!/bin/sh
-# Test and measure on this machine's GPU: ./run [test|bench|sanitize|all]. Results: bench/results/kernels.json.
+# Test and measure on this machine's GPU: ./run [test|bench|sanitize|code|all]. Results: bench/results/kernels.json.
 set -eu
 cd "$(dirname "$0")"
 site=$(mktemp -d)
@@ -37,6 +37,7 @@ case $what in sanitize) for tool in memcheck racecheck; do
   compute-sanitizer --tool $tool --error-exitcode 9 python3 -m pytest -q -m gpu -p no:cacheprovider \\
     tests/gpu/test_gpu_msm_sets.py -k "$small"
 done ;; esac
+case $what in code|all) python3 bench/device_code.py ;; esac
 case $what in bench|all) python3 bench/device.py $peer ;; esac
 """
 
