@@ -199,14 +199,15 @@ class Judge:
         )
 
     def _cold(self, memory: Memory) -> MemoryVerdict | None:
-        """Without a daemon that was killed only a calm window can decide, together with the need."""
+        """Without a daemon that was killed only a window of calm, or far above the need, can decide."""
         need = self._need_bytes or 0
         if memory.available_bytes < need:
             self.reason = Reason("short", f"{self._warning}{self._short(memory, need)}; {self._around.largest()}")
             return None
-        if self._calm(CALM_S) and min(available for _, available, _ in self._window(CALM_S)) >= need:
+        lowest = self._lowest(need)
+        if lowest is not None:
             killed = self._warning or "nothing was killed here; "
-            sentence = f"{killed}{format_bytes(memory.available_bytes)} have been available for {CALM_S:g} s"
+            sentence = f"{killed}{format_bytes(lowest)} have been available for {CALM_S:g} s"
             return self._end(memory, "calm", f"{sentence}, which is enough for {format_bytes(need)}")
         self.reason = Reason("settling", f"{self._warning}enough is available; it must stay so for {CALM_S:g} s")
         return None
@@ -323,6 +324,17 @@ class Judge:
         available = [entry[1] for entry in window]
         pins = [(entry[2] or 0) * PAGE_BYTES for entry in window]
         return bool(window) and all(max(row) - min(row) < SLACK_BYTES for row in (available, pins))
+
+    def _lowest(self, need_bytes: int) -> int | None:
+        """The least that was available in a window of ``CALM_S``, where it can be taken to stay above a need; else None.
+
+        It can where the window was calm, and where the memory could fall once more by as much as it moved.
+        """
+        available = [entry[1] for entry in self._window(CALM_S)]
+        if not available:
+            return None
+        lowest, span = min(available), max(available) - min(available)
+        return lowest if lowest >= need_bytes and (self._calm(CALM_S) or lowest - span >= need_bytes) else None
 
     def _stalled(self) -> bool:
         window = self._window(STALL_S)

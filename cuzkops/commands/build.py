@@ -74,14 +74,12 @@ def build(
     """
     if extract is not None:
         _refuse_ours(builder, base_image, gpu_archs)
-        where = dockerfile or build_context / "Dockerfile"
-        _extract(session, where, build_context, target, extract, out=out, timeout=timeout)
+        _extract(session, dockerfile, build_context, target, extract, out=out, timeout=timeout)
         return
     if dockerfile is not None or target is not None or build_context != Path():
         message = "--dockerfile, --context and --target say how another project is built"
         raise UsageError("build", message, "add --extract PATH, the file to take out of the image")
-    request = build_request(builder, base_image, gpu_archs, out or DEFAULT_ARTIFACT, timeout)
-    artifact = build_artifact(session, request)
+    artifact = build_artifact(session, build_request(builder, base_image, gpu_archs, out or DEFAULT_ARTIFACT, timeout))
     session.screen.result(
         {"directory": str(artifact.directory), "manifest": artifact.manifest}, artifact_text(artifact)
     )
@@ -95,7 +93,7 @@ def _refuse_ours(*options: str | None) -> None:
 
 def _extract(
     session: Session,
-    dockerfile: Path,
+    dockerfile: Path | None,
     context: Path,
     target: str | None,
     path: str,
@@ -105,6 +103,7 @@ def _extract(
 ) -> None:
     from cuzkops.steps import extract as step  # noqa: PLC0415 - `--help` loads no builder
 
+    dockerfile = dockerfile or context / "Dockerfile"
     request = step.ExtractRequest(
         dockerfile, context, path, out or DEFAULT_EXTRACTED, target, timeout_s=parse_duration_s(timeout)
     )

@@ -100,9 +100,8 @@ def deploy(
             state=state,
         )
         if dry_run:
-            place.screen.plan(
-                step.plan(host, layout, request, load_artifact(artifact or DEFAULT_ARTIFACT), restart=restart)
-            )
+            built = load_artifact(artifact or DEFAULT_ARTIFACT)
+            place.screen.plan(step.plan(host, layout, request, built, restart=restart))
             return
         with recorded(place, run, "deploy"):
             view = DeployView(place.session, run, place.again("deploy"), place.placed)

@@ -290,6 +290,26 @@ def test_nothing_killed_and_a_need_waits_for_a_calm_window() -> None:
     assert "nothing was killed" in verdict.sentence
 
 
+def restless(low_bytes: int, high_bytes: int, seconds: int) -> list[Sample]:
+    """Samples of a host on which memory comes and goes twice a second."""
+    return [
+        Sample("boot", memory(0.25 * at, high_bytes if at % 4 < 2 else low_bytes)) for at in range(round(4 * seconds))
+    ]
+
+
+def test_a_need_far_below_what_comes_and_goes_on_a_busy_host_is_met() -> None:
+    verdict = run(Judge(None, 4 * GIB, 1800), restless(8 * GIB, 12 * GIB, 10))
+    assert verdict is not None
+    assert (verdict.released, verdict.code) == (True, "calm")
+    assert "8.00 GiB have been available for 5 s" in verdict.sentence
+
+
+def test_a_need_that_the_next_movement_could_reach_is_not_met() -> None:
+    judge = Judge(None, 5 * GIB, 1800)
+    assert run(judge, restless(8 * GIB, 12 * GIB, 20)) is None
+    assert judge.reason.code == "settling"
+
+
 def test_an_unmet_need_without_a_kill_waits_until_the_deadline() -> None:
     verdict = run(Judge(None, 16 * GIB, 20), flat(8 * GIB, 30, others={"77:5": 3 * GIB}, names={"77:5": "trainer"}))
     assert verdict is not None
