@@ -130,7 +130,7 @@ def submit_some(daemon: Daemon, book: Book, seed: int) -> None:
                 client.ask("DELETE", job_path(job_id))
             elif draw.random() >= 0.7 or not see(client, job_id, 20, book).state.is_final:
                 later.append(job_id)
-            if later and see(client, later[0], 0, book).state.is_final:
+            while later and see(client, later[0], 0, book).state.is_final:  # before it is too old to be kept
                 later.pop(0)
         except NobodyAnswersError:
             book.note("nobody answered")
@@ -250,13 +250,13 @@ def main() -> int:
     for thread in threads:
         thread.start()
     try:
+        end_s = time.monotonic() + 60 * options.minutes
         slice_s = 60 * options.minutes / max(1, options.kills)
         for _ in range(options.kills):
             time.sleep(slice_s * draw.uniform(0.5, 1.0))
             daemon.end(signal.SIGKILL)
             daemon.start()
-        if not options.kills:
-            time.sleep(60 * options.minutes)
+        time.sleep(max(0.0, end_s - time.monotonic()))
     finally:
         book.stop.set()
         for thread in threads:
