@@ -326,7 +326,7 @@ class Judge:
         return bool(window) and all(max(row) - min(row) < SLACK_BYTES for row in (available, pins))
 
     def _lowest(self, need_bytes: int) -> int | None:
-        """The least that was available in a window of ``CALM_S``, where that can be taken to stay above a need; or None.
+        """The least that was available in a window of ``CALM_S``, if it can be taken to stay above a need; else None.
 
         It can where the window was calm, and where the memory could fall once more by as much as it moved.
         """
