@@ -119,6 +119,7 @@ def _compile(stage: str, out: Path, compiler: str, version: str, targets: list[s
     want = "\n".join([sources_sha256(stage), version, *FLAGS, *targets, ""])
     if fatbin.is_file() and stamp.is_file() and stamp.read_text(encoding="utf-8") == want:
         return fatbin
+    sys.stderr.write(f"{stage}: compiling for {len(targets)} targets\n")
     with tempfile.TemporaryDirectory(dir=out, prefix=".build-") as folder:
         made = Path(folder) / fatbin.name
         source = SOURCE_DIR / "cuda" / f"{stage}.cu"
