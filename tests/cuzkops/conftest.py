@@ -58,9 +58,12 @@ def unlocked(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def make_artifact(tmp_path: Path) -> Callable[..., Artifact]:
-    """Make an artifact; other `app` text makes another app layer, `launcher` replaces the executable `prover`."""
+    """Make an artifact; other `app` text makes another app layer, `launcher` replaces the executable `prover`.
 
-    def make(app: str = "one", launcher: bytes | None = None) -> Artifact:
+    With `gpu` it has the layer of one that was built for GPUs.
+    """
+
+    def make(app: str = "one", launcher: bytes | None = None, *, gpu: bool = False) -> Artifact:
         out = tmp_path / f"artifact-{time.monotonic_ns()}"
         out.mkdir()
         with tempfile.TemporaryDirectory() as raw:
@@ -68,6 +71,7 @@ def make_artifact(tmp_path: Path) -> Callable[..., Artifact]:
             (runtime / "runtime").mkdir(parents=True)
             (native / "native").mkdir(parents=True)
             (app_folder / "app").mkdir(parents=True)
+            (Path(raw) / "cuda" / "gpu" / "cupy").mkdir(parents=True)
             shutil.copy(BOOT, runtime / "runtime" / "boot.py")
             version = f"{sys.version_info[0]}.{sys.version_info[1]}"
             (runtime / "runtime" / "host-python").write_text(f"{version}\n{sys.executable}\n")
@@ -77,6 +81,7 @@ def make_artifact(tmp_path: Path) -> Callable[..., Artifact]:
             (app_folder / "prover").chmod(0o755)
             layers = [
                 write_layer(runtime, "runtime", out),
+                *([write_layer(Path(raw) / "cuda", "gpu", out)] if gpu else []),
                 write_layer(native, "native", out),
                 write_layer(app_folder, "app", out),
             ]

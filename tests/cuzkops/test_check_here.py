@@ -15,6 +15,7 @@ import pytest
 from stand_ins import wait_until
 
 from cuzkops import cli
+from cuzkops.artifact.layer_cache import cache_folder
 from cuzkops.configuration import load_configuration
 from cuzkops.errors import TimeoutExpired, UsageError
 from cuzkops.steps import build as build_step
@@ -73,6 +74,15 @@ def test_the_keys_of_this_machine_are_looked_at(
     make_artifact: Callable[..., Artifact], make_config: Callable[..., DeployConfig]
 ) -> None:
     assert check_here(make_artifact(), make_config()).findings == []  # the small daemon looks for each key by digest
+
+
+def test_what_only_a_gpu_needs_is_not_unpacked_here(
+    make_artifact: Callable[..., Artifact], make_config: Callable[..., DeployConfig]
+) -> None:
+    artifact = make_artifact(gpu=True)
+    assert check_here(artifact, make_config()).findings == []
+    release = cache_folder("releases") / artifact.manifest.build_id
+    assert sorted(path.name for path in release.iterdir()) == ["app", "manifest.json", "native", "prover", "runtime"]
 
 
 def test_a_problem_names_the_file_of_the_operator(tmp_path: Path) -> None:

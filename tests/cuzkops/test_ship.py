@@ -4,6 +4,7 @@ import hashlib
 import os
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,16 @@ def unchanging(path: Path) -> list[int]:
 
 def names(folder: str) -> list[str]:
     return sorted(os.listdir(folder))  # noqa: PTH208 - names alone are meant
+
+
+def test_a_release_for_gpus_has_a_layer_more(
+    host: Host, layout: Layout, request_: ShipRequest, make_artifact: Callable[..., Artifact]
+) -> None:
+    result = ship(host, layout, replace(request_, artifact=make_artifact(gpu=True)))
+    assert names(layout.release(result.release_id)) == [
+        *("app", "config.toml", "gpu", "manifest.json", "native", "prover", "runtime")
+    ]
+    assert result.sent[:4] == ("layer runtime", "layer gpu", "layer native", "layer app")
 
 
 def test_a_release_is_the_union_of_its_layers(host: Host, layout: Layout, request_: ShipRequest, key: Path) -> None:

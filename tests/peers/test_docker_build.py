@@ -144,7 +144,7 @@ def test_with_kernels_of_a_gpu_the_release_brings_cupy_and_needs_a_driver_alone(
         assert layers[name] in docker_artifact.manifest.layers
     assert names(made, "native") == {
         "native/libcuzkops_host.so",
-        *(f"native/cuzkops_{stage}.fatbin" for stage in stages()),
+        *(f"native/cuzkops_{stage}.fatbin" for stage in stages() if stage != "rates"),
     }
     assert made.manifest.glibc_floor == docker_artifact.manifest.glibc_floor
     release = tmp_path / "release"
