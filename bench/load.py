@@ -125,11 +125,12 @@ def submit_some(daemon: Daemon, book: Book, seed: int) -> None:
         try:
             client = Client(daemon.home)
             job_id = submit(client, draw.choice(CIRCUITS), draw, f"{seed}-{draw.getrandbits(60)}", book)
+            later.append(job_id)  # at once: a kill may come before its result
             if draw.random() < 0.1:
                 book.cancelled.add(job_id)
                 client.ask("DELETE", job_path(job_id))
-            elif draw.random() >= 0.7 or not see(client, job_id, 20, book).state.is_final:
-                later.append(job_id)
+            elif draw.random() < 0.7:
+                see(client, job_id, 20, book)
             while later and see(client, later[0], 0, book).state.is_final:  # before it is too old to be kept
                 later.pop(0)
         except NobodyAnswersError:
