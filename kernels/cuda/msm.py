@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernels.cuda.msm_accumulate import MSM_THREADS, Accumulation, choose_chunks
+from kernels.cuda.msm_accumulate import GROUP_LANES, MSM_THREADS, Accumulation, choose_chunks
 from kernels.cuda.msm_shape import SHORTEST_SEGMENT, Shape
 
 if TYPE_CHECKING:
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 SORT_THREADS, SORTED_AT_ONCE, MOST_TILE_BITS = 1024, 16384, 11  # of msm_sort.cuh
 MODULE_TILES, TILE_ENTRIES = 1024, 2048  # tiles of a module at most, and entries of one that are worth a block
-SLOT_THREADS, FINISH_THREADS = 128, 128
+SLOT_THREADS, COMBINE_THREADS = 256, 64
+FINISH_THREADS: dict[Group, int] = {"g1": 160, "g2": 64}
 LINE_THREADS, LONGEST_PART = 1 << 16, 32  # parts of lines: about as many as fill the device, and how long at most
 SLOT_SUMS = 512  # that a block adds up, 4 for each thread
 STAGE_OF_KERNEL = {  # those of the stage msm_GROUP are not named
@@ -130,7 +131,10 @@ class Run:
     def finish(self, slots: Any, n_results: int, results: int, parts: Phases) -> None:
         """Put the last stage on the stream: from the slots of each result to an affine point."""
         modules, bits = np.uint32(self.shape.modules), np.uint32(self.shape.window_bits)
-        self.launch("finish", n_results * FINISH_THREADS, FINISH_THREADS, slots.ptr, modules, bits, results)
+        n_blocks = n_results * self.shape.modules
+        self.launch("combine_slots", n_blocks * COMBINE_THREADS, COMBINE_THREADS, slots.ptr, bits)
+        n_threads = FINISH_THREADS[self.shape.group]
+        self.launch("finish", n_results * n_threads, n_threads, slots.ptr, modules, bits, results)
         parts.mark("finish")
 
     def _sort(self, scalars: int, plan: Any) -> tuple[Any, Any]:
@@ -182,7 +186,7 @@ class Run:
             lines = lines.joined(count)
             n_out = n_sets * lines.n_sums
             out = self._take(self.sum_bytes * n_out, "lines of buckets")
-            self.launch("sum_neighbours", n_out, MSM_THREADS, sums.ptr, out.ptr, np.uint32(count), n_out)
+            self.launch("sum_neighbours", GROUP_LANES * n_out, MSM_THREADS, sums.ptr, out.ptr, np.uint32(count), n_out)
             sums = out
         bits, modules = self.shape.window_bits, n_sets * lines.modules
         slots = self._take(self.sum_bytes * modules * bits, "slots")

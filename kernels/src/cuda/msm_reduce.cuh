@@ -4,7 +4,7 @@
 // Each of these is a plain sum for each bit of r and of k: "slot" 0 of a module is the sum of everything, slot s > 0 what
 // counts 2^(s-1) times. Two additions a bucket in all, and no chain of additions longer than a part of a line.
 #pragma once
-#include "msm_shape.cuh"
+#include "msm_together.cuh"
 
 namespace cuzkops {
 
@@ -51,16 +51,6 @@ CUZKOPS_FN void sum_line(const Lines& lines, const std::uint64_t* buckets, const
     store_sum(sums, to, sum);
 }
 
-// out[number] = the sum of `count` neighbours.
-template <class F>
-CUZKOPS_FN void sum_neighbours(const std::uint64_t* sums, std::uint64_t* out, std::uint32_t count, std::uint64_t n_out,
-                               std::uint64_t number) {
-    if (number >= n_out) return;
-    Xyzz<F> sum = load_sum<F>(sums, number * count);
-    for (std::uint32_t i = 1; i < count; i++) sum = Xyzz<F>::sum_apart(sum, load_sum<F>(sums, number * count + i));
-    store_sum(out, number, sum);
-}
-
 // The lines of a slot, and the number of its i-th one.
 struct Slot {
     std::uint32_t first_line, bit, n_lines; // bit 32: all lines
@@ -80,24 +70,39 @@ struct Slot {
 
 #ifdef __CUDACC__
 
-inline constexpr std::uint32_t SLOT_THREADS = 128;
+// out[group] = the sum of `count` neighbours, by groups of lanes.
+template <class F>
+__device__ void sum_neighbours(GroupScratch<F>* scratch, const std::uint64_t* sums, std::uint64_t* out, std::uint32_t count,
+                               std::uint64_t n_out, std::uint64_t group) {
+    const bool is_there = group < n_out;
+    const std::uint64_t first = is_there ? group * count : 0;
+    auto sum = Together<F>::of(scratch);
+    sum.load(sums, first);
+    for (std::uint32_t i = 1; i < count; i++) sum.add(sums, first + i);
+    if (is_there) sum.store(out, group);
+}
 
-// A block for each slot of each module.
-template <class F> __device__ void sum_slot(const Lines& lines, const std::uint64_t* sums, std::uint64_t* slots) {
-    __shared__ std::uint64_t shared[SLOT_THREADS / 2 * 4 * F::LIMBS];
-    const std::uint32_t module = blockIdx.x / lines.window_bits;
+// A block of THREADS for each slot of each module.
+template <class F, std::uint32_t THREADS>
+__device__ void sum_slot(const Lines& lines, const std::uint64_t* sums, std::uint64_t* slots) {
+    constexpr std::uint32_t GROUPS = THREADS / GROUP_LANES;
+    __shared__ GroupScratch<F> scratch[GROUPS];
+    __shared__ std::uint64_t shared[GROUPS / 2 * 4 * F::LIMBS];
+    const std::uint32_t module = blockIdx.x / lines.window_bits, group = threadIdx.x / GROUP_LANES;
     const Slot slot = Slot::of(lines, blockIdx.x % lines.window_bits);
-    const std::uint32_t parts = slot.first_line == 0 ? lines.row_parts : lines.column_parts;
-    Xyzz<F> sum = Xyzz<F>::infinity();
-    for (std::uint32_t i = threadIdx.x; i < slot.n_lines * parts; i += SLOT_THREADS)
-        sum = Xyzz<F>::sum_apart(sum, load_sum<F>(sums, lines.sum_of(module, slot.line(i / parts)) + i % parts));
-    for (std::uint32_t half = SLOT_THREADS / 2; half > 0; half /= 2) {
-        if (threadIdx.x >= half && threadIdx.x < 2 * half) store_sum(shared, threadIdx.x - half, sum);
+    const std::uint32_t parts = slot.first_line == 0 ? lines.row_parts : lines.column_parts, n = slot.n_lines * parts;
+    auto sum = Together<F>::of(scratch);
+    for (std::uint32_t from = 0; from < n; from += GROUPS) {
+        const std::uint32_t i = from + group < n ? from + group : 0;
+        sum.add(sums, lines.sum_of(module, slot.line(i / parts)) + i % parts, from + group < n);
+    }
+    for (std::uint32_t half = GROUPS / 2; half > 0; half /= 2) {
+        if (group >= half && group < 2 * half) sum.store(shared, group - half);
         __syncthreads();
-        if (threadIdx.x < half) sum = Xyzz<F>::sum_apart(sum, load_sum<F>(shared, threadIdx.x));
+        if (threadIdx.x / 32 * 8 < half) sum.add(shared, group, group < half); // whole warps
         __syncthreads();
     }
-    if (threadIdx.x == 0) store_sum(slots, blockIdx.x, sum);
+    if (group == 0) sum.store(slots, blockIdx.x);
 }
 
 #endif
