@@ -185,8 +185,8 @@ class Accumulation:
         if shape.max_entries > 2 * self.n_segments and shape.n_buckets < self.n_segments // 2:
             numbers = (np.uint32(shape.n_buckets), *pieces[:-1])
             self.launch("join_buckets", GROUP_LANES * shape.n_buckets, MSM_THREADS, plan.ptr, offsets.ptr, *numbers)
-        stride = 1
-        while stride < self.n_segments:
+        stride, most_pieces = 1, min(self.n_segments, shape.max_entries // SHORTEST_SEGMENT + 1)
+        while stride < most_pieces:
             self.launch("join", self.n_segments, MSM_THREADS, plan.ptr, offsets.ptr, *pieces, np.uint32(stride))
             stride *= JOINED
         return buckets

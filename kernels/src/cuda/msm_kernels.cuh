@@ -88,6 +88,15 @@ cuzkops_msm_sum_lines(std::uint32_t window_bits, std::uint32_t modules, std::uin
 }
 
 CUZKOPS_KERNEL(MSM_THREADS, MSM_BLOCKS)
+cuzkops_msm_sum_lines_together(std::uint32_t window_bits, std::uint32_t modules, std::uint32_t row_parts,
+                               std::uint32_t column_parts, const std::uint64_t* buckets, const std::uint32_t* offsets,
+                               std::uint64_t* sums) {
+    __shared__ GroupScratch<F> scratch[MSM_THREADS / GROUP_LANES];
+    const Lines lines{window_bits, modules, row_parts, column_parts};
+    sum_line_together<F>(scratch, lines, buckets, offsets, sums, thread_number() / GROUP_LANES);
+}
+
+CUZKOPS_KERNEL(MSM_THREADS, MSM_BLOCKS)
 cuzkops_msm_sum_neighbours(const std::uint64_t* sums, std::uint64_t* out, std::uint32_t count, std::uint64_t n_out) {
     __shared__ GroupScratch<F> scratch[MSM_THREADS / GROUP_LANES];
     sum_neighbours<F>(scratch, sums, out, count, n_out, thread_number() / GROUP_LANES);

@@ -24,31 +24,48 @@ struct Lines {
     }
 };
 
-// One part of one line. row_parts divides columns(), column_parts rows().
+// One part of one line: `length` buckets, `step` apart, and where their sum goes.
+struct LinePart {
+    std::uint32_t bucket, length, step;
+    std::uint64_t to;
+
+    // number < lines.n_sums(). row_parts divides columns(), column_parts rows().
+    CUZKOPS_FN static LinePart of(const Lines& lines, std::uint64_t number) {
+        const std::uint32_t module = static_cast<std::uint32_t>(number / lines.per_module());
+        const std::uint32_t within = static_cast<std::uint32_t>(number % lines.per_module());
+        const std::uint32_t row_sums = lines.rows() * lines.row_parts, first = module << (lines.window_bits - 1);
+        if (within < row_sums) { // parts of a row follow each other
+            const std::uint32_t length = lines.columns() / lines.row_parts;
+            return {first + within * length, length, 1, number};
+        }
+        // Neighbouring threads take neighbouring columns.
+        const std::uint32_t column = (within - row_sums) % lines.columns(), part = (within - row_sums) / lines.columns();
+        const std::uint32_t length = lines.rows() / lines.column_parts;
+        return {first + part * length * lines.columns() + column, length, lines.columns(),
+                lines.sum_of(module, lines.rows() + column) + part};
+    }
+};
+
+// By a thread. Most buckets of a large sum are affine points as the rounds have left them: those are added with 10
+// products instead of 14, where the whole warp has such ones.
 template <class F>
 CUZKOPS_FN void sum_line(const Lines& lines, const std::uint64_t* buckets, const std::uint32_t* offsets,
                          std::uint64_t* sums, std::uint64_t number) {
     if (number >= lines.n_sums()) return;
-    const std::uint32_t module = static_cast<std::uint32_t>(number / lines.per_module());
-    const std::uint32_t within = static_cast<std::uint32_t>(number % lines.per_module());
-    const std::uint32_t row_sums = lines.rows() * lines.row_parts;
-    std::uint32_t bucket = module << (lines.window_bits - 1), length, step;
-    std::uint64_t to = number;
-    if (within < row_sums) {
-        length = lines.columns() / lines.row_parts;
-        step = 1;
-        bucket += within * length; // parts of a row follow each other
-    } else { // neighbouring threads take neighbouring columns
-        const std::uint32_t column = (within - row_sums) % lines.columns(), part = (within - row_sums) / lines.columns();
-        length = lines.rows() / lines.column_parts;
-        step = lines.columns();
-        bucket += part * length * step + column;
-        to = lines.sum_of(module, lines.rows() + column) + part;
-    }
+    const LinePart part = LinePart::of(lines, number);
     Xyzz<F> sum = Xyzz<F>::infinity();
-    for (std::uint32_t i = 0; i < length; i++, bucket += step)
-        if (offsets[bucket] != offsets[bucket + 1]) sum.add(load_sum<F>(buckets, bucket));
-    store_sum(sums, to, sum);
+    std::uint32_t bucket = part.bucket;
+    for (std::uint32_t i = 0; i < part.length; i++, bucket += part.step) {
+        Xyzz<F> p = Xyzz<F>::infinity();
+        if (offsets[bucket] != offsets[bucket + 1]) p = load_sum<F>(buckets, bucket);
+        bool are_affine = p.is_infinity() || (p.zz == F::one() && p.zzz == F::one());
+#ifdef __CUDA_ARCH__
+        are_affine = __all_sync(__activemask(), are_affine);
+#endif
+        if (!are_affine) sum.add(p);
+        else if (!p.is_infinity()) sum.add(Affine<F>{p.x, p.y});
+    }
+    store_sum(sums, part.to, sum);
 }
 
 // The lines of a slot, and the number of its i-th one.
@@ -69,6 +86,21 @@ struct Slot {
 };
 
 #ifdef __CUDACC__
+
+// As sum_line, by a group of lanes.
+template <class F>
+__device__ void sum_line_together(GroupScratch<F>* scratch, const Lines& lines, const std::uint64_t* buckets,
+                                  const std::uint32_t* offsets, std::uint64_t* sums, std::uint64_t group) {
+    const bool is_there = group < lines.n_sums();
+    const LinePart part = LinePart::of(lines, is_there ? group : 0);
+    auto sum = Together<F>::of(scratch);
+    std::uint32_t bucket = part.bucket;
+    for (std::uint32_t i = 0; __any_sync(ALL_LANES, i < part.length); i++, bucket += part.step) {
+        const bool is_wanted = is_there && i < part.length && offsets[bucket] != offsets[bucket + 1];
+        sum.add(buckets, bucket, is_wanted);
+    }
+    if (is_there) sum.store(sums, part.to);
+}
 
 // out[group] = the sum of `count` neighbours, by groups of lanes.
 template <class F>
