@@ -25,7 +25,7 @@ LINE_THREADS, LONGEST_PART = 1 << 15, 32  # parts of lines: about as many as fil
 FEW_BUCKETS = 1 << 16  # whose lines are summed up by 4 lanes together
 SLOT_SUMS = 512  # that a block adds up, 4 for each thread
 STAGE_OF_KERNEL = {  # those of the stage msm_GROUP are not named
-    "accumulate": "accumulate",
+    **dict.fromkeys(("accumulate", "sum_lines"), "accumulate"),
     **dict.fromkeys(("count_final", "place_final", "plan_pairs", "go_forwards", "invert", "go_backwards"), "affine"),
 }
 

@@ -17,6 +17,7 @@
 #define __shared__ static
 #define __launch_bounds__(...)
 #define __noinline__ __attribute__((noinline))
+#define __forceinline__ inline
 
 struct Dim3 {
     unsigned x = 1, y = 1, z = 1;

@@ -4,6 +4,9 @@
 // so that X and Z, two products deep, go on without W, whose factors follow behind. (The formula of 2P's x, and of the
 // quotient of both y; brought to the denominator Z'^2 = 16 Z^2 (X^3 + 4 Z^3)^2.) No point but infinity, Z = 0, has
 // double Z = 0: the group has odd order.
+//
+// A step is a table of what each warp does, so that all warps run the same short code: written out, with code of its own for
+// each product, the chain took more than twice as long.
 #pragma once
 #include "msm_finish.cuh"
 #include "msm_wide.cuh"
@@ -12,145 +15,188 @@
 
 namespace cuzkops {
 
-inline constexpr std::uint32_t CHAIN_WARPS = 5, CHAIN_THREADS = 32 * CHAIN_WARPS;
+inline constexpr std::uint32_t CHAIN_WARPS = 5, CHAIN_THREADS = 32 * CHAIN_WARPS, MOST_TERMS = 5;
+
+// Numbers of a chain. The first eight come in pairs that change places with each doubling: those of this point and of the
+// one before or after it.
+enum ChainNumber : std::uint8_t {
+    X, NEXT_X, Z, NEXT_Z, U, LAST_U, V, LAST_V, W, XX, ZZ, XZ, FACTOR, OTHER_X, OTHER_W, OTHER_Z, // U = X^3, V = 16 Z^3
+    IN_X, IN_Y, IN_ZZ, IN_ZZZ, ENTER, ONE, OUT_X, OUT_Z, OUT_W, N_CHAIN_NUMBERS
+};
+
+// to = sum of factor a b over the terms, or whether a and b are the same. Terms are packed, and picked without an index, so
+// that they may be in registers.
+struct ChainTerm {
+    std::uint32_t packed = 0;
+
+    CUZKOPS_FN constexpr ChainTerm() {}
+    CUZKOPS_FN constexpr ChainTerm(ChainNumber a, ChainNumber b, int factor)
+        : packed(a | b << 8 | static_cast<std::uint32_t>(factor) << 16) {}
+    CUZKOPS_FN std::uint32_t a() const { return packed & 0xff; }
+    CUZKOPS_FN std::uint32_t b() const { return packed >> 8 & 0xff; }
+    CUZKOPS_FN std::int32_t factor() const { return static_cast<std::int32_t>(packed) >> 16; }
+};
+struct ChainOperation {
+    enum Kind : std::uint8_t { NOTHING, SUM, IS_SAME_X, IS_SAME_Y } kind = NOTHING;
+    std::uint8_t to = 0, n_terms = 0;
+    ChainTerm terms[MOST_TERMS] = {};
+
+    CUZKOPS_FN constexpr ChainOperation() {}
+    template <class... Terms>
+    CUZKOPS_FN constexpr ChainOperation(ChainNumber where, Terms... all)
+        : kind(SUM), to(where), n_terms(sizeof...(all)), terms{all...} {}
+    CUZKOPS_FN constexpr ChainOperation(Kind what, ChainTerm both) : kind(what), terms{both} {}
+    CUZKOPS_FN ChainTerm term(std::uint32_t i) const {
+        return {i == 0 ? terms[0] : i == 1 ? terms[1] : i == 2 ? terms[2] : i == 3 ? terms[3] : terms[4]};
+    }
+};
+
+enum ChainStep : std::uint32_t { DOUBLE_1, DOUBLE_2, ENTER_1, ENTER_2, ADD_1, ADD_2, ADD_3, ADD_4, ADD_5, LEAVE, N_CHAIN_STEPS };
+
+struct ChainTable {
+    ChainOperation of[N_CHAIN_STEPS][CHAIN_WARPS] = {};
+
+    CUZKOPS_FN constexpr void set(ChainStep step, ChainOperation a, ChainOperation b, ChainOperation c, ChainOperation d,
+                                  ChainOperation e) {
+        of[step][0] = a, of[step][1] = b, of[step][2] = c, of[step][3] = d, of[step][4] = e;
+    }
+
+    CUZKOPS_FN static constexpr ChainTable make() {
+        using O = ChainOperation;
+        using T = ChainTerm;
+        ChainTable t;
+        t.set(DOUBLE_1, O(XX, T{X, X, 1}), O(ZZ, T{Z, Z, 4}), O(XZ, T{X, Z, 1}), O(W, T{W, FACTOR, 1}), O());
+        t.set(DOUBLE_2, O(NEXT_X, T{XX, XX, 1}, T{XZ, ZZ, -8}), O(NEXT_Z, T{XZ, XX, 4}, T{ZZ, ZZ, 1}), O(U, T{XX, X, 1}),
+              O(V, T{ZZ, Z, 4}), O(FACTOR, T{LAST_U, LAST_U, 2}, T{LAST_U, LAST_V, 10}, T{LAST_V, LAST_V, -1}));
+        t.set(ENTER_1, O(IN_X, T{IN_X, ENTER, 1}), O(IN_Y, T{IN_Y, ENTER, 1}), O(IN_ZZ, T{IN_ZZ, ENTER, 1}),
+              O(IN_ZZZ, T{IN_ZZZ, ENTER, 1}), O());
+        t.set(ENTER_2, O(OTHER_X, T{IN_X, IN_ZZZ, 1}), O(OTHER_Z, T{IN_ZZ, IN_ZZZ, 1}), O(FACTOR, T{IN_Y, IN_ZZ, 1}),
+              O(V, T{Z, Z, 1}), O());
+        // u1, u2, Z1 Z2
+        t.set(ADD_1, O(XX, T{X, OTHER_Z, 1}), O(ZZ, T{OTHER_X, Z, 1}), O(XZ, T{Z, OTHER_Z, 1}),
+              O(OTHER_W, T{FACTOR, OTHER_Z, 1}), O(LAST_V, T{OTHER_Z, OTHER_Z, 1}));
+        // s1, s2, (u2 - u1)^2, c = (u2 - u1) Z1 Z2
+        t.set(ADD_2, O(U, T{W, LAST_V, 1}), O(LAST_U, T{OTHER_W, V, 1}),
+              O(FACTOR, T{ZZ, ZZ, 1}, T{XX, ZZ, -2}, T{XX, XX, 1}), O(IN_X, T{ZZ, XZ, 1}, T{XX, XZ, -1}),
+              O(O::IS_SAME_X, T{XX, ZZ, 0}));
+        // t = (u2 - u1)^2 Z1 Z2, (s2 - s1) c, s1 (u2 - u1)^2
+        t.set(ADD_3, O(IN_Y, T{FACTOR, XZ, 1}), O(IN_ZZ, T{LAST_U, IN_X, 1}, T{U, IN_X, -1}), O(IN_ZZZ, T{U, FACTOR, 1}), O(),
+              O(O::IS_SAME_Y, T{U, LAST_U, 0}));
+        t.set(ADD_4, O(X, T{LAST_U, LAST_U, 1}, T{U, LAST_U, -2}, T{U, U, 1}, T{IN_Y, XX, -1}, T{IN_Y, ZZ, -1}),
+              O(OTHER_X, T{IN_Y, XX, 1}), O(Z, T{IN_X, IN_X, 1}), O(), O());
+        t.set(ADD_5, O(W, T{IN_ZZ, OTHER_X, 1}, T{IN_ZZ, X, -1}, T{IN_ZZZ, Z, -1}), O(), O(), O(), O());
+        t.set(LEAVE, O(OUT_X, T{X, ONE, 1}), O(OUT_Z, T{Z, ONE, 1}), O(OUT_W, T{W, ONE, 1}), O(), O());
+        return t;
+    }
+    __device__ static const ChainOperation& operation(std::uint32_t number) {
+        static constexpr ChainTable all = make();
+        return all.of[number / CHAIN_WARPS][number % CHAIN_WARPS];
+    }
+};
+
+struct ChainMemory {
+    Wide numbers[N_CHAIN_NUMBERS], scratch[2 * CHAIN_WARPS];
+    ChainOperation operations[N_CHAIN_STEPS * CHAIN_WARPS];
+    bool is_same[2];
+};
 
 template <class F> struct Chain {
-    struct Numbers {
-        Wide x[2], z[2], w; // x[now], z[now] and w are the point
-        Wide xx, zz, xz, factor, difference, u[2], v[2];
-        Wide other_x, other_w, other_z, coordinates[4], enter, one, results[3];
-        Wide scratch[2 * CHAIN_WARPS];
-        bool is_same_x, is_same_y;
-    };
-    Numbers& at;
-    WideLane warp_lane;
-    std::uint32_t warp;
-    int now;
+    ChainMemory& at;
+    WideLane lane;
+    std::uint32_t warp, now;
     bool is_infinity; // the same for all threads
 
     // All threads of a block of CHAIN_THREADS; the point is infinity.
-    __device__ static Chain of(Numbers& numbers) {
-        auto* const words = reinterpret_cast<std::uint32_t*>(&numbers);
-        for (std::uint32_t i = threadIdx.x; i < sizeof numbers / 4; i += CHAIN_THREADS) words[i] = 0;
+    __device__ __forceinline__ static Chain of(ChainMemory& at) {
+        for (std::uint32_t i = threadIdx.x; i < sizeof at.numbers / 4; i += CHAIN_THREADS) at.numbers[i / 48].word[i % 48] = 0;
+        for (std::uint32_t i = threadIdx.x; i < N_CHAIN_STEPS * CHAIN_WARPS; i += CHAIN_THREADS)
+            at.operations[i] = ChainTable::operation(i);
+        __syncthreads();
+        const auto k = static_cast<int>(threadIdx.x);
+        if (k < WIDE_LIMBS) {
+            at.numbers[ENTER].limb(k) = WideConstants::enter_limb(k);
+            at.numbers[ONE].limb(k) = WideConstants::one_limb(k);
+        }
         __syncthreads();
         const std::uint32_t warp = threadIdx.x / 32;
-        if (threadIdx.x < WIDE_LIMBS) {
-            numbers.enter.limb(threadIdx.x) = WideConstants::enter_limb(threadIdx.x);
-            numbers.one.limb(threadIdx.x) = WideConstants::one_limb(threadIdx.x);
-        }
-        __syncthreads();
-        return {numbers, WideLane::of(numbers.scratch + 2 * warp), warp, 0, true};
+        return {at, WideLane::of(at.scratch + 2 * warp), warp, 0, true};
     }
 
-    __device__ void double_times(std::uint32_t times) {
+    __device__ __forceinline__ void double_times(std::uint32_t times) {
         if (is_infinity) return;
-        for (std::uint32_t i = 0; i < times + 2; i++) { // w is two steps behind
-            const Wide &x = at.x[now], &z = at.z[now];
-            const Wide &u = at.u[now ^ 1], &v = at.v[now ^ 1]; // of the step before: X^3, 16 Z^3
-            const bool goes_on = i < times, has_factor = i >= 1 && i <= times;
-            if (warp == 0 && goes_on) put(at.xx, column(x, x));
-            if (warp == 1 && goes_on) put(at.zz, 4 * column(z, z));
-            if (warp == 2 && goes_on) put(at.xz, column(x, z));
-            if (warp == 3 && i >= 2) put(at.w, column(at.w, at.factor));
-            if (warp == 4 && has_factor && warp_lane.lane < WIDE_LIMBS)
-                at.difference.limb(warp_lane.lane) = 10 * u.limb(warp_lane.lane) - v.limb(warp_lane.lane);
+        const ChainOperation first = at.operations[DOUBLE_1 * CHAIN_WARPS + warp];
+        const ChainOperation second = at.operations[DOUBLE_2 * CHAIN_WARPS + warp];
+        // W is two doublings behind. Of what the last steps compute of X and Z nothing is used.
+        CUZKOPS_ROLLED for (std::uint32_t step = 0; step < 2 * times + 3; step++) {
+            const bool waits = warp == 3 && (step == 0 || step == 2);
+            if (!waits) run(step % 2 == 0 ? first : second);
             __syncthreads();
-            if (warp == 0 && goes_on) put(at.x[now ^ 1], column(at.xx, at.xx) - 8 * column(at.xz, at.zz));
-            if (warp == 1 && goes_on) put(at.z[now ^ 1], 4 * column(at.xz, at.xx) + column(at.zz, at.zz));
-            if (warp == 2 && goes_on) put(at.u[now], column(at.xx, x));
-            if (warp == 3 && goes_on) put(at.v[now], 4 * column(at.zz, z));
-            if (warp == 4 && has_factor) put(at.factor, 2 * column(u, u) + column(v, at.difference));
-            __syncthreads();
-            now ^= 1;
+            now ^= step % 2;
         }
+        now ^= 1; // the step that was left out would have turned it once more
     }
 
     // Adds a sum in XYZZ form, whatever both points are.
-    __device__ void add(const std::uint64_t* sums, std::uint64_t index) {
-        if (!enter(sums, index)) return;
-        if (is_infinity) {
-            copy(at.x[now], at.other_x, at.z[now], at.other_z, at.w, at.other_w);
-            is_infinity = false;
-            return;
+    __device__ __forceinline__ void add(const std::uint64_t* sums, std::uint64_t index) {
+        const std::uint64_t* const from = sums + 4 * F::LIMBS * index;
+        if (F::load(from + 2 * F::LIMBS).is_zero()) return;
+        if (warp < 4 && lane.lane < WIDE_LIMBS)
+            at.numbers[IN_X + warp].limb(lane.lane) = static_cast<std::int32_t>(WideConstants::limb(from + F::LIMBS * warp, lane.lane));
+        __syncthreads();
+        CUZKOPS_ROLLED for (std::uint32_t step = ENTER_1; step <= ADD_5; step++) {
+            run(at.operations[step * CHAIN_WARPS + warp]);
+            __syncthreads();
+            if (step == ADD_1 && is_infinity) {
+                take();
+                return;
+            }
+            if (step == ADD_3 && at.is_same[0]) break;
         }
-        Wide &u1 = at.xx, &u2 = at.zz, &z12 = at.xz, &s1 = at.u[0], &s2 = at.u[1], &zz1 = at.v[0], &zz2 = at.v[1];
-        if (warp == 0) put(u1, column(at.x[now], at.other_z));
-        if (warp == 1) put(u2, column(at.other_x, at.z[now]));
-        if (warp == 2) put(z12, column(at.z[now], at.other_z));
-        if (warp == 3) put(zz1, column(at.z[now], at.z[now]));
-        if (warp == 4) put(zz2, column(at.other_z, at.other_z));
-        __syncthreads();
-        Wide &dd = at.factor, &c = at.difference; // (u2 - u1)^2, (u2 - u1) z12
-        if (warp == 0) put(s1, column(at.w, zz2));
-        if (warp == 1) put(s2, column(at.other_w, zz1));
-        if (warp == 2) put(dd, column(u2, u2) - 2 * column(u1, u2) + column(u1, u1));
-        if (warp == 3) put(c, column(u2, z12) - column(u1, z12));
-        if (warp == 4) at.is_same_x = is_same(u1, u2);
-        __syncthreads();
-        Wide &t = at.other_x, &g = at.other_w, &h = at.other_z; // dd z12, (s2 - s1) c, s1 dd
-        if (warp == 0) put(t, column(dd, z12));
-        if (warp == 1) put(g, column(s2, c) - column(s1, c));
-        if (warp == 2) put(h, column(s1, dd));
-        if (warp == 4) at.is_same_y = is_same(s1, s2);
-        __syncthreads();
-        if (at.is_same_x) {
-            if (at.is_same_y) double_times(1);
-            else is_infinity = true;
-            return;
-        }
-        Wide &x3 = at.x[now], &z3 = at.z[now], &tu = zz1;
-        if (warp == 0)
-            put(x3, column(s2, s2) - 2 * column(s1, s2) + column(s1, s1) - column(t, u1) - column(t, u2));
-        if (warp == 1) put(tu, column(t, u1));
-        if (warp == 2) put(z3, column(c, c));
-        __syncthreads();
-        if (warp == 0) put(at.w, column(g, tu) - column(g, x3) - column(h, z3));
-        __syncthreads();
+        if (!at.is_same[0]) return;
+        is_infinity = !at.is_same[1];
+        double_times(1);
     }
 
-    __device__ void store(std::uint64_t* result) {
-        const Wide* const numbers[3] = {&at.x[now], &at.z[now], &at.w};
-        if (warp < 3) put(at.results[warp], column(*numbers[warp], at.one));
+    __device__ __forceinline__ void store(std::uint64_t* result) {
+        run(at.operations[LEAVE * CHAIN_WARPS + warp]);
         __syncthreads();
         if (threadIdx.x != 0) return;
         Affine<F> point = Affine<F>::infinity();
         if (!is_infinity) {
-            const F inverse = canonical<F>(at.results[1]).inverse();
-            point = {canonical<F>(at.results[0]) * inverse, canonical<F>(at.results[2]) * inverse.square()};
+            const F inverse = canonical<F>(at.numbers[OUT_Z]).inverse();
+            point = {canonical<F>(at.numbers[OUT_X]) * inverse, canonical<F>(at.numbers[OUT_W]) * inverse.square()};
         }
         point.store(result);
     }
 
 private:
-    __device__ std::int64_t column(const Wide& a, const Wide& b) const { return warp_lane.column(a, b); }
-    __device__ void put(Wide& to, std::int64_t column) const { warp_lane.reduce(to, column); }
-    __device__ void copy(Wide& a, const Wide& from_a, Wide& b, const Wide& from_b, Wide& c, const Wide& from_c) {
-        if (threadIdx.x < WIDE_LIMBS) {
-            a.limb(threadIdx.x) = from_a.limb(threadIdx.x);
-            b.limb(threadIdx.x) = from_b.limb(threadIdx.x);
-            c.limb(threadIdx.x) = from_c.limb(threadIdx.x);
-        }
-        __syncthreads();
+    __device__ __forceinline__ Wide& number(std::uint32_t named) const {
+        return at.numbers[named < W ? named ^ now : named];
     }
-    // (x, y, zz, zzz) as other_x, other_w, other_z; false for infinity.
-    __device__ bool enter(const std::uint64_t* sums, std::uint64_t index) {
-        const std::uint64_t* const from = sums + 4 * F::LIMBS * index;
-        if (F::load(from + 2 * F::LIMBS).is_zero()) return false;
-        Wide *const x = at.coordinates, *const y = x + 1, *const zz = x + 2, *const zzz = x + 3;
-        if (warp < 4) {
-            if (warp_lane.lane < WIDE_LIMBS)
-                x[warp].limb(warp_lane.lane) = static_cast<std::int32_t>(WideConstants::limb(from + F::LIMBS * warp, warp_lane.lane));
-            __syncwarp(0xffffffff);
-            put(x[warp], column(x[warp], at.enter));
+    __device__ __forceinline__ void run(const ChainOperation& operation) const {
+        if (operation.kind == ChainOperation::NOTHING) return;
+        if (operation.kind != ChainOperation::SUM) {
+            const bool found = is_same(number(operation.terms[0].a()), number(operation.terms[0].b()));
+            if (lane.lane == 0) at.is_same[operation.kind == ChainOperation::IS_SAME_Y] = found;
+            return;
         }
+        std::int64_t column = 0;
+        CUZKOPS_ROLLED for (std::uint32_t i = 0; i < operation.n_terms; i++) {
+            const ChainTerm term = operation.term(i);
+            column += term.factor() * lane.column(number(term.a()), number(term.b()));
+        }
+        lane.reduce(number(operation.to), column);
+    }
+    // The other point instead of infinity.
+    __device__ __forceinline__ void take() {
+        if (threadIdx.x < WIDE_LIMBS) {
+            const auto k = static_cast<int>(threadIdx.x);
+            number(X).limb(k) = at.numbers[OTHER_X].limb(k);
+            number(Z).limb(k) = at.numbers[OTHER_Z].limb(k);
+            at.numbers[W].limb(k) = at.numbers[OTHER_W].limb(k);
+        }
+        is_infinity = false;
         __syncthreads();
-        if (warp == 0) put(at.other_x, column(*x, *zzz));
-        if (warp == 1) put(at.other_z, column(*zz, *zzz));
-        if (warp == 2) put(at.factor, column(*y, *zz));
-        __syncthreads();
-        if (warp == 0) put(at.other_w, column(at.factor, at.other_z));
-        __syncthreads();
-        return true;
     }
 };
 
@@ -158,15 +204,15 @@ private:
 template <class F>
 __device__ void combine_modules_by_chain(std::uint64_t* slots, std::uint32_t modules, std::uint32_t window_bits,
                                          std::uint64_t* results) {
-    __shared__ typename Chain<F>::Numbers numbers;
+    __shared__ ChainMemory memory;
     const std::uint64_t first = static_cast<std::uint64_t>(blockIdx.x) * modules * window_bits;
     std::uint64_t* const result = results + Affine<F>::LIMBS * blockIdx.x;
     if (modules == 1) {
         if (threadIdx.x == 0) load_sum<F>(slots, first + window_bits - 1).to_affine().store(result);
         return;
     }
-    auto sum = Chain<F>::of(numbers);
-    for (std::uint32_t module = modules; module-- > 0;) {
+    auto sum = Chain<F>::of(memory);
+    CUZKOPS_ROLLED for (std::uint32_t module = modules; module-- > 0;) {
         sum.double_times(window_bits);
         sum.add(slots, first + static_cast<std::uint64_t>(module + 1) * window_bits - 1);
     }

@@ -63,7 +63,9 @@ CUZKOPS_FN void sum_line(const Lines& lines, const std::uint64_t* buckets, const
         are_affine = __all_sync(__activemask(), are_affine);
 #endif
         if (!are_affine) sum.add(p);
-        else if (!p.is_infinity()) sum.add(Affine<F>{p.x, p.y});
+        else if (p.is_infinity()) continue;
+        else if constexpr (Record<F>::ADDED_COMPACTLY) sum.add_compactly(Affine<F>{p.x, p.y});
+        else sum.add(Affine<F>{p.x, p.y});
     }
     store_sum(sums, part.to, sum);
 }

@@ -59,20 +59,20 @@ struct WideConstants {
         }
         return out;
     }
-    CUZKOPS_FN static std::int32_t modulus_limb(int k) {
-        constexpr WideConstants all = make();
+    __device__ static std::int32_t modulus_limb(int k) {
+        static constexpr WideConstants all = make();
         return k < 0 || k >= WIDE_LIMBS ? 0 : all.modulus[k];
     }
-    CUZKOPS_FN static std::int32_t inverse_limb(int k) {
-        constexpr WideConstants all = make();
+    __device__ static std::int32_t inverse_limb(int k) {
+        static constexpr WideConstants all = make();
         return k < 0 || k >= WIDE_LIMBS ? 0 : all.inverse[k];
     }
-    CUZKOPS_FN static std::int32_t one_limb(int k) {
-        constexpr WideConstants all = make();
+    __device__ static std::int32_t one_limb(int k) {
+        static constexpr WideConstants all = make();
         return all.one[k];
     }
-    CUZKOPS_FN static std::int32_t enter_limb(int k) {
-        constexpr WideConstants all = make();
+    __device__ static std::int32_t enter_limb(int k) {
+        static constexpr WideConstants all = make();
         return all.enter[k];
     }
 };
@@ -92,7 +92,7 @@ struct WideLane {
     int lane;
     std::int32_t modulus[WIDE_LIMBS], inverse[WIDE_LIMBS]; // limbs lane - i, for column `lane`
 
-    __device__ static WideLane of(Wide* of_warp) {
+    __device__ __forceinline__ static WideLane of(Wide* of_warp) {
         WideLane out;
         out.scratch = of_warp;
         out.lane = static_cast<int>(threadIdx.x % 32);
@@ -104,7 +104,7 @@ struct WideLane {
     }
 
     // The column of a b. Columns may be added up and multiplied by small numbers, up to 2^61.
-    __device__ std::int64_t column(const Wide& a, const Wide& b) const {
+    __device__ __forceinline__ std::int64_t column(const Wide& a, const Wide& b) const {
         std::int32_t limbs[16];
         load_row(limbs, a.word + Wide::FIRST);
         const std::int32_t* const from = b.word + Wide::FIRST + lane;
@@ -117,7 +117,7 @@ struct WideLane {
     }
 
     // out = the number of these columns / 2^392.
-    __device__ void reduce(Wide& out, std::int64_t column) const {
+    __device__ __forceinline__ void reduce(Wide& out, std::int64_t column) const {
         scratch[0].word[lane] = carried(column);
         __syncwarp(0xffffffff);
         scratch[1].word[lane] = carried(row(scratch[0].word, inverse)); // what leaves column 13 counts 2^392
@@ -131,7 +131,7 @@ struct WideLane {
     }
 
 private:
-    __device__ static void load_row(std::int32_t* to, const std::int32_t* from) { // 16 words, 4 at a time
+    __device__ __forceinline__ static void load_row(std::int32_t* to, const std::int32_t* from) { // 16 words, 4 at a time
         struct alignas(16) Four {
             std::int32_t word[4];
         };
@@ -140,7 +140,7 @@ private:
             CUZKOPS_UNROLL for (int j = 0; j < 4; j++) to[i + j] = four.word[j];
         }
     }
-    __device__ static std::int64_t row(const std::int32_t* numbers, const std::int32_t* mine) {
+    __device__ __forceinline__ static std::int64_t row(const std::int32_t* numbers, const std::int32_t* mine) {
         std::int32_t limbs[16];
         load_row(limbs, numbers);
         std::int64_t even = 0, odd = 0;
@@ -150,12 +150,12 @@ private:
         }
         return even + odd;
     }
-    __device__ std::int32_t from_below(std::int32_t value, int step) const {
+    __device__ __forceinline__ std::int32_t from_below(std::int32_t value, int step) const {
         const auto found = static_cast<std::int32_t>(__shfl_up_sync(0xffffffff, static_cast<std::uint32_t>(value), step));
         return lane >= step ? found : 0;
     }
     // The limb of a column once each has given its carries to the two above.
-    __device__ std::int32_t carried(std::int64_t column) const {
+    __device__ __forceinline__ std::int32_t carried(std::int64_t column) const {
         constexpr std::int64_t HALF = 1 << (WIDE_BITS - 1);
         const std::int64_t high = (column + HALF) >> WIDE_BITS;
         const auto low = static_cast<std::int32_t>(column - (high << WIDE_BITS));
