@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SORT_THREADS, SORTED_AT_ONCE, MOST_TILE_BITS = 1024, 16384, 11  # of msm_sort.cuh
 MODULE_TILES, TILE_ENTRIES = 1024, 2048  # tiles of a module at most, and entries of one that are worth a block
 SLOT_THREADS, COMBINE_THREADS = 256, 64
-FINISH_THREADS: dict[Group, int] = {"g1": 160, "g2": 64}
+FINISH_THREADS: dict[Group, int] = {"g1": 160, "g2": 64}  # MSM_FINISH_THREADS of msm_g1.cu and msm_g2.cu
 LINE_THREADS, LONGEST_PART = 1 << 15, 32  # parts of lines: about as many as fill the device, and how long at most
 FEW_BUCKETS = 1 << 16  # whose lines are summed up by 4 lanes together
 SLOT_SUMS = 512  # that a block adds up, 4 for each thread

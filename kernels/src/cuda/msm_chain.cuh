@@ -5,8 +5,8 @@
 // quotient of both y; brought to the denominator Z'^2 = 16 Z^2 (X^3 + 4 Z^3)^2.) No point but infinity, Z = 0, has
 // double Z = 0: the group has odd order.
 //
-// A step is a table of what each warp does, so that all warps run the same short code: written out, with code of its own for
-// each product, the chain took more than twice as long.
+// What each warp does in a step is in a table, so that all warps run the same code, which is short. A doubling takes 1.6 us; by
+// the 4 lanes of msm_together.cuh it took 3.6.
 #pragma once
 #include "msm_finish.cuh"
 #include "msm_wide.cuh"
@@ -20,8 +20,8 @@ inline constexpr std::uint32_t CHAIN_WARPS = 5, CHAIN_THREADS = 32 * CHAIN_WARPS
 // Numbers of a chain. The first eight come in pairs that change places with each doubling: those of this point and of the
 // one before or after it.
 enum ChainNumber : std::uint8_t {
-    X, NEXT_X, Z, NEXT_Z, U, LAST_U, V, LAST_V, W, XX, ZZ, XZ, FACTOR, OTHER_X, OTHER_W, OTHER_Z, // U = X^3, V = 16 Z^3
-    IN_X, IN_Y, IN_ZZ, IN_ZZZ, ENTER, ONE, OUT_X, OUT_Z, OUT_W, N_CHAIN_NUMBERS
+    X, NEXT_X, Z, NEXT_Z, U, LAST_U, V, LAST_V, // U = X^3, V = 16 Z^3
+    W, XX, ZZ, XZ, FACTOR, FACTOR_2, OTHER_X, OTHER_W, OTHER_Z, IN_X, IN_Y, IN_ZZ, IN_ZZZ, ENTER, ONE, OUT_X, OUT_Z, OUT_W, N_CHAIN_NUMBERS
 };
 
 // to = sum of factor a b over the terms, or whether a and b are the same. Terms are packed, and picked without an index, so
@@ -37,17 +37,24 @@ struct ChainTerm {
     CUZKOPS_FN std::int32_t factor() const { return static_cast<std::int32_t>(packed) >> 16; }
 };
 struct ChainOperation {
-    enum Kind : std::uint8_t { NOTHING, SUM, IS_SAME_X, IS_SAME_Y } kind = NOTHING;
-    std::uint8_t to = 0, n_terms = 0;
+    enum Kind : std::uint32_t { NOTHING, SUM, IS_SAME_X, IS_SAME_Y };
+    std::uint32_t packed = NOTHING; // the kind, where to, how many terms
     ChainTerm terms[MOST_TERMS] = {};
 
     CUZKOPS_FN constexpr ChainOperation() {}
     template <class... Terms>
     CUZKOPS_FN constexpr ChainOperation(ChainNumber where, Terms... all)
-        : kind(SUM), to(where), n_terms(sizeof...(all)), terms{all...} {}
-    CUZKOPS_FN constexpr ChainOperation(Kind what, ChainTerm both) : kind(what), terms{both} {}
-    CUZKOPS_FN ChainTerm term(std::uint32_t i) const {
-        return {i == 0 ? terms[0] : i == 1 ? terms[1] : i == 2 ? terms[2] : i == 3 ? terms[3] : terms[4]};
+        : packed(SUM | where << 8 | static_cast<std::uint32_t>(sizeof...(all)) << 16), terms{all...} {}
+    CUZKOPS_FN constexpr ChainOperation(Kind what, ChainTerm both) : packed(what), terms{both} {}
+    CUZKOPS_FN std::uint32_t kind() const { return packed & 0xff; }
+    CUZKOPS_FN std::uint32_t to() const { return packed >> 8 & 0xff; }
+    CUZKOPS_FN std::uint32_t n_terms() const { return packed >> 16; }
+    CUZKOPS_FN static ChainOperation choose(bool first, const ChainOperation& a, const ChainOperation& b) {
+        ChainOperation out;
+        out.packed = first ? a.packed : b.packed;
+        CUZKOPS_UNROLL for (std::uint32_t i = 0; i < MOST_TERMS; i++)
+            out.terms[i].packed = first ? a.terms[i].packed : b.terms[i].packed;
+        return out;
     }
 };
 
@@ -65,9 +72,10 @@ struct ChainTable {
         using O = ChainOperation;
         using T = ChainTerm;
         ChainTable t;
-        t.set(DOUBLE_1, O(XX, T{X, X, 1}), O(ZZ, T{Z, Z, 4}), O(XZ, T{X, Z, 1}), O(W, T{W, FACTOR, 1}), O());
+        t.set(DOUBLE_1, O(XX, T{X, X, 1}), O(ZZ, T{Z, Z, 4}), O(XZ, T{X, Z, 1}),
+              O(FACTOR, T{LAST_U, LAST_U, 2}, T{LAST_U, LAST_V, 10}), O(FACTOR_2, T{LAST_V, LAST_V, -1}));
         t.set(DOUBLE_2, O(NEXT_X, T{XX, XX, 1}, T{XZ, ZZ, -8}), O(NEXT_Z, T{XZ, XX, 4}, T{ZZ, ZZ, 1}), O(U, T{XX, X, 1}),
-              O(V, T{ZZ, Z, 4}), O(FACTOR, T{LAST_U, LAST_U, 2}, T{LAST_U, LAST_V, 10}, T{LAST_V, LAST_V, -1}));
+              O(V, T{ZZ, Z, 4}), O(W, T{W, FACTOR, 1}, T{W, FACTOR_2, 1}));
         t.set(ENTER_1, O(IN_X, T{IN_X, ENTER, 1}), O(IN_Y, T{IN_Y, ENTER, 1}), O(IN_ZZ, T{IN_ZZ, ENTER, 1}),
               O(IN_ZZZ, T{IN_ZZZ, ENTER, 1}), O());
         t.set(ENTER_2, O(OTHER_X, T{IN_X, IN_ZZZ, 1}), O(OTHER_Z, T{IN_ZZ, IN_ZZZ, 1}), O(FACTOR, T{IN_Y, IN_ZZ, 1}),
@@ -126,14 +134,14 @@ template <class F> struct Chain {
         if (is_infinity) return;
         const ChainOperation first = at.operations[DOUBLE_1 * CHAIN_WARPS + warp];
         const ChainOperation second = at.operations[DOUBLE_2 * CHAIN_WARPS + warp];
-        // W is two doublings behind. Of what the last steps compute of X and Z nothing is used.
-        CUZKOPS_ROLLED for (std::uint32_t step = 0; step < 2 * times + 3; step++) {
-            const bool waits = warp == 3 && (step == 0 || step == 2);
-            if (!waits) run(step % 2 == 0 ? first : second);
+        // W is one doubling behind. Of what the last steps compute of X and Z nothing is used.
+        CUZKOPS_ROLLED for (std::uint32_t step = 0; step < 2 * times + 2; step++) {
+            const bool waits = warp == 4 && step == 1; // for a factor
+            if (!waits) run(ChainOperation::choose(step % 2 == 0, first, second));
             __syncthreads();
             now ^= step % 2;
         }
-        now ^= 1; // the step that was left out would have turned it once more
+        now ^= 1; // the last two steps were for W alone
     }
 
     // Adds a sum in XYZZ form, whatever both points are.
@@ -173,19 +181,22 @@ private:
     __device__ __forceinline__ Wide& number(std::uint32_t named) const {
         return at.numbers[named < W ? named ^ now : named];
     }
-    __device__ __forceinline__ void run(const ChainOperation& operation) const {
-        if (operation.kind == ChainOperation::NOTHING) return;
-        if (operation.kind != ChainOperation::SUM) {
-            const bool found = is_same(number(operation.terms[0].a()), number(operation.terms[0].b()));
-            if (lane.lane == 0) at.is_same[operation.kind == ChainOperation::IS_SAME_Y] = found;
+    __device__ __forceinline__ void run(const ChainOperation operation) const {
+        const auto* const terms = operation.terms;
+        if (operation.kind() == ChainOperation::NOTHING) return;
+        if (operation.kind() != ChainOperation::SUM) {
+            const bool found = is_same(number(terms[0].a()), number(terms[0].b()));
+            if (lane.lane == 0) at.is_same[operation.kind() == ChainOperation::IS_SAME_Y] = found;
             return;
         }
-        std::int64_t column = 0;
-        CUZKOPS_ROLLED for (std::uint32_t i = 0; i < operation.n_terms; i++) {
-            const ChainTerm term = operation.term(i);
-            column += term.factor() * lane.column(number(term.a()), number(term.b()));
-        }
-        lane.reduce(number(operation.to), column);
+        const std::uint32_t n = operation.n_terms();
+        std::int64_t column = n == 1 ? of(terms[0]) : of(terms[0]) + of(terms[1]); // at once, most steps have no more
+        if (n > 2) column += of(terms[2]);
+        if (n > 3) column += of(terms[3]) + of(terms[4]);
+        lane.reduce(number(operation.to()), column);
+    }
+    __device__ __forceinline__ std::int64_t of(ChainTerm term) const {
+        return term.factor() * lane.column(number(term.a()), number(term.b()));
     }
     // The other point instead of infinity.
     __device__ __forceinline__ void take() {

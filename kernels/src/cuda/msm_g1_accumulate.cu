@@ -1,4 +1,4 @@
-// Additions of points to buckets of an MSM in G1 in XYZZ, with everything inlined.
+// Additions of points to buckets of an MSM in G1 in XYZZ, and of buckets to lines, with everything inlined.
 #include "msm_accumulate.cuh"
 #include "msm_reduce.cuh"
 

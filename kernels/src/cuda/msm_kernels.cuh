@@ -1,4 +1,4 @@
-// The kernels of a multi-scalar multiplication in the group whose coordinates are MsmField, but for the one in
+// The kernels of a multi-scalar multiplication in the group whose coordinates are MsmField, but for those in
 // msm_g1_accumulate.cu and msm_g2_accumulate.cu. What an argument means is
 // said in the header of its stage; sizes and addresses come from kernels/cuda/msm.py.
 #pragma once
@@ -79,12 +79,6 @@ cuzkops_msm_join(const MsmPlan* plan, const std::uint32_t* offsets, std::uint64_
                  std::uint64_t* tails, std::uint32_t* tail_bucket, std::uint32_t n_segments, std::uint32_t stride) {
     const Accumulation<F> work{plan, offsets, 0, buckets, heads, tails, tail_bucket};
     if (thread_number() < n_segments) work.join_pieces(static_cast<std::uint32_t>(thread_number()), stride);
-}
-
-CUZKOPS_KERNEL(MSM_THREADS, MSM_BLOCKS)
-cuzkops_msm_sum_lines(std::uint32_t window_bits, std::uint32_t modules, std::uint32_t row_parts, std::uint32_t column_parts,
-                      const std::uint64_t* buckets, const std::uint32_t* offsets, std::uint64_t* sums) {
-    sum_line<F>({window_bits, modules, row_parts, column_parts}, buckets, offsets, sums, thread_number());
 }
 
 CUZKOPS_KERNEL(MSM_THREADS, MSM_BLOCKS)

@@ -1,5 +1,4 @@
-// Products in Fp by a warp each, a column a lane: for chains of products of which nothing but the next one depends. A
-// product takes 0.3 us instead of 1.2.
+// Products in Fp by a warp each, a column a lane: for chains of products, each of which needs the one before.
 //
 // A number is 14 signed limbs of 28 bits in shared memory, each within 2^27 + 2, and is within 1.01 moduli of 0. It stands
 // for itself times 2^392 ("wide"). Lane k adds up the products of limbs i and k - i; carries go two lanes up at once and
@@ -77,6 +76,18 @@ struct WideConstants {
     }
 };
 
+// sum + a b. Written as an instruction, because nvcc extends factors that stay in registers to 64 bits ahead of the loop and
+// then multiplies those.
+CUZKOPS_FN inline std::int64_t multiply_add(std::int32_t a, std::int32_t b, std::int64_t sum) {
+#ifdef __CUDA_ARCH__
+    std::int64_t out;
+    asm("mad.wide.s32 %0, %1, %2, %3;" : "=l"(out) : "r"(a), "r"(b), "l"(sum));
+    return out;
+#else
+    return sum + static_cast<std::int64_t>(a) * b;
+#endif
+}
+
 // A number with 0 around its limbs, so that each lane reads a limb whatever its column.
 struct alignas(16) Wide {
     static constexpr int FIRST = 16;
@@ -103,15 +114,15 @@ struct WideLane {
         return out;
     }
 
-    // The column of a b. Columns may be added up and multiplied by small numbers, up to 2^61.
+    // The column of a b. Columns may be added up and multiplied by small numbers, up to 2^62.
     __device__ __forceinline__ std::int64_t column(const Wide& a, const Wide& b) const {
         std::int32_t limbs[16];
         load_row(limbs, a.word + Wide::FIRST);
         const std::int32_t* const from = b.word + Wide::FIRST + lane;
         std::int64_t even = 0, odd = 0;
         CUZKOPS_UNROLL for (int i = 0; i < WIDE_LIMBS; i += 2) {
-            even += static_cast<std::int64_t>(limbs[i]) * from[-i];
-            odd += static_cast<std::int64_t>(limbs[i + 1]) * from[-i - 1];
+            even = multiply_add(limbs[i], from[-i], even);
+            odd = multiply_add(limbs[i + 1], from[-i - 1], odd);
         }
         return even + odd;
     }
@@ -145,8 +156,8 @@ private:
         load_row(limbs, numbers);
         std::int64_t even = 0, odd = 0;
         CUZKOPS_UNROLL for (int i = 0; i < WIDE_LIMBS; i += 2) {
-            even += static_cast<std::int64_t>(limbs[i]) * mine[i];
-            odd += static_cast<std::int64_t>(limbs[i + 1]) * mine[i + 1];
+            even = multiply_add(limbs[i], mine[i], even);
+            odd = multiply_add(limbs[i + 1], mine[i + 1], odd);
         }
         return even + odd;
     }
