@@ -23,7 +23,7 @@ SLOT_THREADS, COMBINE_THREADS = 256, 64
 FINISH_THREADS: dict[Group, int] = {"g1": 160, "g2": 64}  # MSM_FINISH_THREADS of msm_g1.cu and msm_g2.cu
 LINE_THREADS, LONGEST_PART = 1 << 15, 32  # parts of lines: about as many as fill the device, and how long at most
 FEW_BUCKETS = 1 << 16  # whose lines are summed up by 4 lanes together
-SLOT_SUMS = 512  # that a block adds up, 4 for each thread
+SLOT_SUMS = 512  # that a block adds up, 8 for each group of lanes
 STAGE_OF_KERNEL = {  # those of the stage msm_GROUP are not named
     **dict.fromkeys(("accumulate", "sum_lines"), "accumulate"),
     **dict.fromkeys(("count_final", "place_final", "plan_pairs", "go_forwards", "invert", "go_backwards"), "affine"),
