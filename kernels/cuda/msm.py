@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kernels.cuda.msm_accumulate import MSM_THREADS, Accumulation, choose_chunks
+from kernels.cuda.msm_accumulate import GROUP_LANES, MSM_THREADS, Accumulation, choose_chunks
 from kernels.cuda.msm_shape import SHORTEST_SEGMENT, Shape
 
 if TYPE_CHECKING:
@@ -19,11 +19,13 @@ if TYPE_CHECKING:
 
 SORT_THREADS, SORTED_AT_ONCE, MOST_TILE_BITS = 1024, 16384, 11  # of msm_sort.cuh
 MODULE_TILES, TILE_ENTRIES = 1024, 2048  # tiles of a module at most, and entries of one that are worth a block
-SLOT_THREADS, FINISH_THREADS = 128, 128
-LINE_THREADS, LONGEST_PART = 1 << 16, 32  # parts of lines: about as many as fill the device, and how long at most
-SLOT_SUMS = 512  # that a block adds up, 4 for each thread
+SLOT_THREADS, COMBINE_THREADS = 256, 64
+FINISH_THREADS: dict[Group, int] = {"g1": 160, "g2": 64}  # MSM_FINISH_THREADS of msm_g1.cu and msm_g2.cu
+LINE_THREADS, LONGEST_PART = 1 << 15, 32  # parts of lines: about as many as fill the device, and how long at most
+FEW_BUCKETS = 1 << 16  # whose lines are summed up by 4 lanes together
+SLOT_SUMS = 512  # that a block adds up, 8 for each group of lanes
 STAGE_OF_KERNEL = {  # those of the stage msm_GROUP are not named
-    "accumulate": "accumulate",
+    **dict.fromkeys(("accumulate", "sum_lines"), "accumulate"),
     **dict.fromkeys(("count_final", "place_final", "plan_pairs", "go_forwards", "invert", "go_backwards"), "affine"),
 }
 
@@ -38,6 +40,7 @@ class Lines:
         row_parts: Parts of a row.
         column_parts: Parts of a column.
         n_sums: Parts in all.
+        are_few: So few that 4 lanes take a part together.
     """
 
     modules: int
@@ -45,6 +48,7 @@ class Lines:
     row_parts: int
     column_parts: int
     n_sums: int
+    are_few: bool = False
 
     @property
     def parts(self) -> tuple[np.uint32, np.uint32]:
@@ -130,7 +134,10 @@ class Run:
     def finish(self, slots: Any, n_results: int, results: int, parts: Phases) -> None:
         """Put the last stage on the stream: from the slots of each result to an affine point."""
         modules, bits = np.uint32(self.shape.modules), np.uint32(self.shape.window_bits)
-        self.launch("finish", n_results * FINISH_THREADS, FINISH_THREADS, slots.ptr, modules, bits, results)
+        n_blocks = n_results * self.shape.modules
+        self.launch("combine_slots", n_blocks * COMBINE_THREADS, COMBINE_THREADS, slots.ptr, bits)
+        n_threads = FINISH_THREADS[self.shape.group]
+        self.launch("finish", n_results * n_threads, n_threads, slots.ptr, modules, bits, results)
         parts.mark("finish")
 
     def _sort(self, scalars: int, plan: Any) -> tuple[Any, Any]:
@@ -164,16 +171,23 @@ class Run:
         """Cut the lines of the matrix of buckets into parts: see msm_reduce.cuh."""
         bits = self.shape.window_bits
         n_columns, n_rows = 1 << bits // 2, 1 << (bits - 1 - bits // 2)
+        are_few = self.shape.n_buckets <= FEW_BUCKETS
+        n_parts = LINE_THREADS // (GROUP_LANES if are_few else 1)
         length = 1
-        while length < min(n_rows, LONGEST_PART) and 2 * self.shape.n_buckets >= 2 * length * LINE_THREADS:
+        while length < min(n_rows, LONGEST_PART) and self.shape.n_buckets >= length * n_parts:
             length *= 2
         modules = self.shape.modules * self.shape.n_vectors
-        return Lines(modules, n_rows, n_columns // length, n_rows // length, modules * 2 * n_rows * n_columns // length)
+        n_sums = modules * 2 * n_rows * n_columns // length
+        return Lines(modules, n_rows, n_columns // length, n_rows // length, n_sums, are_few)
 
     def _sum_lines(self, lines: Lines, buckets: Any, offsets: Any, sums: int) -> None:
         """Sum the parts of the lines of a set's buckets."""
         cut = (np.uint32(self.shape.window_bits), np.uint32(lines.modules), *lines.parts)
-        self.launch("sum_lines", lines.n_sums, MSM_THREADS, *cut, buckets.ptr, offsets.ptr, sums)
+        places = (*cut, buckets.ptr, offsets.ptr, sums)
+        if lines.are_few:
+            self.launch("sum_lines_together", GROUP_LANES * lines.n_sums, MSM_THREADS, *places)
+        else:
+            self.launch("sum_lines", lines.n_sums, MSM_THREADS, *places)
 
     def _sum_slots(self, lines: Lines, sums: Any, n_sets: int) -> Any:
         """Sum the lines of each bit of the buckets' numbers, for all sets at once."""
@@ -182,7 +196,7 @@ class Run:
             lines = lines.joined(count)
             n_out = n_sets * lines.n_sums
             out = self._take(self.sum_bytes * n_out, "lines of buckets")
-            self.launch("sum_neighbours", n_out, MSM_THREADS, sums.ptr, out.ptr, np.uint32(count), n_out)
+            self.launch("sum_neighbours", GROUP_LANES * n_out, MSM_THREADS, sums.ptr, out.ptr, np.uint32(count), n_out)
             sums = out
         bits, modules = self.shape.window_bits, n_sets * lines.modules
         slots = self._take(self.sum_bytes * modules * bits, "slots")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kernels.cuda.msm_shape import Shape
 
 MSM_THREADS = 128
+GROUP_LANES = 4  # of msm_together.cuh
 WAVES = 2  # segments for each thread that is resident
 JOINED = 16  # pieces that a round of msm_accumulate.cuh joins
 PLAN_THREADS, PLANNED = 128, 8  # of msm_affine_plan.cuh
@@ -183,9 +184,9 @@ class Accumulation:
         self.launch("accumulate", self.n_segments, MSM_THREADS, *sources, *pieces)
         if shape.max_entries > 2 * self.n_segments and shape.n_buckets < self.n_segments // 2:
             numbers = (np.uint32(shape.n_buckets), *pieces[:-1])
-            self.launch("join_buckets", shape.n_buckets, MSM_THREADS, plan.ptr, offsets.ptr, *numbers)
-        stride = 1
-        while stride < self.n_segments:
+            self.launch("join_buckets", GROUP_LANES * shape.n_buckets, MSM_THREADS, plan.ptr, offsets.ptr, *numbers)
+        stride, most_pieces = 1, min(self.n_segments, shape.max_entries // SHORTEST_SEGMENT + 1)
+        while stride < most_pieces:
             self.launch("join", self.n_segments, MSM_THREADS, plan.ptr, offsets.ptr, *pieces, np.uint32(stride))
             stride *= JOINED
         return buckets

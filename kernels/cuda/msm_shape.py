@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ class Curve:
         alone_s: Seconds for a point that has no neighbour in a round.
         round_s: Seconds of a round besides.
         bucket_s: Seconds for the two sums that a bucket takes part in.
+        point_s: The same where all buckets are points that the rounds have left.
         bit_s: Seconds for the chains of additions that each bit of a digit makes longer.
         doubling_s: Seconds for a doubling in the last, serial stage.
         piece_s: Seconds for each piece that a bucket comes in.
@@ -47,6 +49,7 @@ class Curve:
     alone_s: float
     round_s: float
     bucket_s: float
+    point_s: float
     bit_s: float
     doubling_s: float
     piece_s: float
@@ -55,8 +58,12 @@ class Curve:
 
 
 CURVES: dict[Group, Curve] = {
-    "g1": Curve(2, 128, 48, 144, 4.3e-11, 4.0e-10, 2.9e-10, 2e-10, 1.5e-4, 1.06e-9, 3e-5, 3.9e-6, 2e-5, 384, 512),
-    "g2": Curve(4, 64, 96, 768, 4.1e-11, 1.45e-9, 6.95e-10, 4e-10, 1.5e-4, 3.0e-9, 5.5e-5, 8e-6, 5e-5, 256, 256),
+    "g1": Curve(
+        2, 128, 48, 144, 4.3e-11, 4.0e-10, 2.9e-10, 2e-10, 1.5e-4, 1.06e-9, 7.9e-10, 3e-5, 3.9e-6, 2e-5, 384, 512
+    ),
+    "g2": Curve(
+        4, 64, 96, 768, 4.1e-11, 1.45e-9, 6.95e-10, 4e-10, 1.5e-4, 3.0e-9, 2.7e-9, 5.5e-5, 8e-6, 5e-5, 256, 256
+    ),
 }
 TYPICAL_SEGMENTS, SHORTEST_SEGMENT = 100_000, 8  # of the accumulation; shorter segments cost more pieces than they save
 
@@ -124,7 +131,7 @@ class Shape:
             self.max_entries * curve.sort_s
             + self._rounds_s
             + self._left * curve.entry_s
-            + self.n_buckets * curve.bucket_s
+            + self.n_buckets * (curve.point_s if self._leaves_points else curve.bucket_s)
             + self.window_bits * curve.bit_s
             + self.window_bits * (self.modules - 1) * curve.doubling_s
             + (self._pieces(self.max_entries, self.n_buckets) + self._top_pieces) * curve.piece_s
@@ -137,6 +144,12 @@ class Shape:
         unused = self.n_buckets // self.modules - self.n_vectors * top if self.tables == 1 else 0
         whole = self.n_buckets - unused
         return float(min(whole, self.max_entries))
+
+    @property
+    def _leaves_points(self) -> bool:
+        """Whether the rounds leave one point of nearly all buckets, if scalars are random; the top window has few."""
+        of_a_bucket = self.max_entries / self.n_buckets
+        return of_a_bucket + 4 * math.sqrt(of_a_bucket) <= 1 << self.rounds
 
     @property
     def _left(self) -> float:

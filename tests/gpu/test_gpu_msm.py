@@ -97,6 +97,16 @@ def test_opposite_points(case: Case) -> None:
     case.check(np.concatenate([points, points]), np.concatenate([numbers, np.tile(minus_one, (500, 1))]))
 
 
+@pytest.mark.parametrize("window_bits", [3, 8, 13])
+@pytest.mark.parametrize("step", [1, -1])
+def test_the_sum_of_the_upper_windows_meets_the_next_one(case: Case, window_bits: int, step: int) -> None:
+    shift = 1 << window_bits
+    points = np.concatenate([multiples(case.group, limbs([1, shift], 4)), case.points[100:101]])
+    for third in (0, 3, shift + 1):
+        numbers = limbs([shift**2, step * shift % R, third], 4)
+        case.check(points, numbers, Shape(case.group, 3, window_bits, 1))
+
+
 @pytest.mark.parametrize("share_of_ones", [0.5, 0.9, 1.0])
 def test_many_ones_and_zeros(case: Case, share_of_ones: float) -> None:
     numbers = scalars(case.rng, 2**13)

@@ -17,6 +17,7 @@
 #define __shared__ static
 #define __launch_bounds__(...)
 #define __noinline__ __attribute__((noinline))
+#define __forceinline__ inline
 
 struct Dim3 {
     unsigned x = 1, y = 1, z = 1;
@@ -108,6 +109,16 @@ inline std::uint32_t __shfl_up_sync(unsigned lanes, std::uint32_t value, unsigne
     device_on_host::wait_for_lanes(lanes);
     return found;
 }
+inline std::uint32_t __ballot_sync(unsigned lanes, bool value) {
+    device_on_host::block.exchange[threadIdx.x] = value;
+    device_on_host::wait_for_lanes(lanes);
+    std::uint32_t found = 0;
+    for (unsigned lane = 0; lane < 32; lane++)
+        if (lanes >> lane & 1) found |= static_cast<std::uint32_t>(device_on_host::block.exchange[threadIdx.x / 32 * 32 + lane]) << lane;
+    device_on_host::wait_for_lanes(lanes);
+    return found;
+}
+inline bool __any_sync(unsigned lanes, bool value) { return __ballot_sync(lanes, value) != 0; }
 template <class T> T atomicAdd(T* to, T value) {
     const T before = *to;
     *to += value;

@@ -93,3 +93,26 @@ def test_several_sets_of_bases(device: Any, host: Backend, rng: random.Random) -
     found = sums(device, shape, [records(device, shape, points) for points in sets], scalars)
     for i, points in enumerate(sets):
         assert np.array_equal(found[i : i + 1], host.msm(host.load_bases(points), FrPlain(scalars)).limbs)
+
+
+@pytest.mark.parametrize("third", [0, 5])
+@pytest.mark.parametrize("second", [16, R - 16], ids=["equal", "opposite"])
+def test_the_sum_of_the_upper_windows_meets_the_next_one(
+    device: Any, host: Backend, rng: random.Random, second: int, third: int
+) -> None:
+    group = Group("g1")
+    points = group.array([group.random(rng), group.infinity(), group.random(rng)])
+    points.limbs[1:2] = host.msm(host.load_bases(G1Affine(points.limbs[:1])), FrPlain(to_limbs([16], 4))).limbs
+    scalars = to_limbs([256, second, third], 4)  # four doublings of the first point are the second, or its negative
+    found = sums(device, shape := Shape("g1", 3, 4, 1), [records(device, shape, points)], scalars)
+    assert np.array_equal(found, host.msm(host.load_bases(points), FrPlain(scalars)).limbs)
+
+
+@pytest.mark.parametrize("kind", ["random", "few"])
+def test_one_point_in_all_buckets(device: Any, host: Backend, rng: random.Random, kind: str) -> None:
+    n = 120
+    points = G1Affine(np.tile(some_points(2, rng).limbs[1:], (n, 1)))
+    numbers = [rng.randrange(R) if kind == "random" else rng.choice([i % 8 + 1, R - 3]) for i in range(n)]
+    shape, scalars = Shape("g1", n, 4, 1), to_limbs(numbers, 4)
+    found = sums(device, shape, [records(device, shape, points)], scalars)
+    assert np.array_equal(found, host.msm(host.load_bases(points), FrPlain(scalars)).limbs)

@@ -2,7 +2,7 @@
 // distribution of scalars, all equal ones included, keeps all threads busy for the same time. A bucket inside a segment
 // is done; one that lies in several segments comes in pieces, which are joined afterwards, 16 at a time.
 #pragma once
-#include "msm_shape.cuh"
+#include "msm_together.cuh"
 
 namespace cuzkops {
 
@@ -48,18 +48,23 @@ template <class F> struct Accumulation {
         else store_sum(began_before ? heads : buckets, began_before ? segment : bucket, sum);
     }
 
-    // For buckets that are long on the whole: a thread for each, for all with few pieces. Done that way, the threads of a
-    // warp have about the same to do.
-    CUZKOPS_FN void join_bucket(std::uint32_t bucket) const {
-        if (offsets[bucket] == offsets[bucket + 1]) return;
-        const std::uint32_t first = offsets[bucket] / plan->segment_length;
-        const std::uint32_t last = (offsets[bucket + 1] - 1) / plan->segment_length;
-        if (first == last || last - first > 16) return;
-        Xyzz<F> sum = load_sum<F>(heads, last);
-        for (std::uint32_t piece = first; piece < last; piece++) sum = Xyzz<F>::sum_apart(sum, load_sum<F>(tails, piece));
-        store_sum(buckets, bucket, sum);
+#ifdef __CUDACC__
+    // For buckets that are long on the whole: a group of lanes for each, for all with few pieces.
+    __device__ void join_bucket(GroupScratch<F>* scratch, std::uint32_t bucket) const {
+        const bool is_used = bucket < n_buckets && offsets[bucket] != offsets[bucket + 1];
+        const std::uint32_t first = is_used ? offsets[bucket] / plan->segment_length : 0;
+        const std::uint32_t last = is_used ? (offsets[bucket + 1] - 1) / plan->segment_length : 0;
+        const bool is_joined = first != last && last - first <= 16;
+        if (!__any_sync(ALL_LANES, is_joined)) return;
+        auto sum = Together<F>::of(scratch);
+        if (is_joined) sum.load(heads, last);
+        for (std::uint32_t piece = first; __any_sync(ALL_LANES, is_joined && piece < last); piece++)
+            sum.add(tails, piece, is_joined && piece < last);
+        if (!is_joined) return;
+        sum.store(buckets, bucket);
         tail_bucket[first] = NO_BUCKET; // join_pieces leaves it alone
     }
+#endif
 
     // The segments first to last have pieces of a bucket. In round k, with stride 16^k, every (16 stride)th of them takes
     // the next 15 that are left; the round that reaches the last one takes its head too, and writes the bucket.

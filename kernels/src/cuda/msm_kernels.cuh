@@ -1,10 +1,10 @@
-// The kernels of a multi-scalar multiplication in the group whose coordinates are MsmField, but for the one in
+// The kernels of a multi-scalar multiplication in the group whose coordinates are MsmField, but for those in
 // msm_g1_accumulate.cu and msm_g2_accumulate.cu. What an argument means is
 // said in the header of its stage; sizes and addresses come from kernels/cuda/msm.py.
 #pragma once
 #include "msm_accumulate.cuh"
 #include "msm_bases.cuh"
-#include "msm_finish.cuh"
+#include "msm_chain.cuh"
 #include "msm_reduce.cuh"
 #include "msm_sort.cuh"
 
@@ -65,11 +65,13 @@ cuzkops_msm_sort_tiles(const std::uint64_t* sorted, const std::uint32_t* tile_en
     sort_tile(sorted, tile_ends, tile_bits, n_buckets, offsets, entries);
 }
 
+// A group of lanes for each bucket.
 CUZKOPS_KERNEL(MSM_THREADS, MSM_BLOCKS)
 cuzkops_msm_join_buckets(const MsmPlan* plan, const std::uint32_t* offsets, std::uint32_t n_buckets, std::uint64_t* buckets,
                          std::uint64_t* heads, std::uint64_t* tails, std::uint32_t* tail_bucket) {
     const Accumulation<F> work{plan, offsets, n_buckets, buckets, heads, tails, tail_bucket};
-    if (thread_number() < n_buckets) work.join_bucket(static_cast<std::uint32_t>(thread_number()));
+    __shared__ GroupScratch<F> scratch[MSM_THREADS / GROUP_LANES];
+    work.join_bucket(scratch, static_cast<std::uint32_t>(thread_number() / GROUP_LANES));
 }
 
 CUZKOPS_KERNEL(MSM_THREADS, MSM_BLOCKS)
@@ -80,14 +82,18 @@ cuzkops_msm_join(const MsmPlan* plan, const std::uint32_t* offsets, std::uint64_
 }
 
 CUZKOPS_KERNEL(MSM_THREADS, MSM_BLOCKS)
-cuzkops_msm_sum_lines(std::uint32_t window_bits, std::uint32_t modules, std::uint32_t row_parts, std::uint32_t column_parts,
-                      const std::uint64_t* buckets, const std::uint32_t* offsets, std::uint64_t* sums) {
-    sum_line<F>({window_bits, modules, row_parts, column_parts}, buckets, offsets, sums, thread_number());
+cuzkops_msm_sum_lines_together(std::uint32_t window_bits, std::uint32_t modules, std::uint32_t row_parts,
+                               std::uint32_t column_parts, const std::uint64_t* buckets, const std::uint32_t* offsets,
+                               std::uint64_t* sums) {
+    __shared__ GroupScratch<F> scratch[MSM_THREADS / GROUP_LANES];
+    const Lines lines{window_bits, modules, row_parts, column_parts};
+    sum_line_together<F>(scratch, lines, buckets, offsets, sums, thread_number() / GROUP_LANES);
 }
 
 CUZKOPS_KERNEL(MSM_THREADS, MSM_BLOCKS)
 cuzkops_msm_sum_neighbours(const std::uint64_t* sums, std::uint64_t* out, std::uint32_t count, std::uint64_t n_out) {
-    sum_neighbours<F>(sums, out, count, n_out, thread_number());
+    __shared__ GroupScratch<F> scratch[MSM_THREADS / GROUP_LANES];
+    sum_neighbours<F>(scratch, sums, out, count, n_out, thread_number() / GROUP_LANES);
 }
 
 CUZKOPS_KERNEL(MSM_THREADS, MSM_BLOCKS)
@@ -96,16 +102,18 @@ cuzkops_msm_add_sums(std::uint64_t* to, const std::uint64_t* sums, std::uint64_t
     if (i < n) store_sum(to, i, Xyzz<F>::sum_apart(load_sum<F>(to, i), load_sum<F>(sums, i)));
 }
 
-CUZKOPS_KERNEL(SLOT_THREADS, 1)
+CUZKOPS_KERNEL(MSM_SLOT_THREADS, 1)
 cuzkops_msm_sum_slots(std::uint32_t window_bits, std::uint32_t modules, std::uint32_t row_parts, std::uint32_t column_parts,
                       const std::uint64_t* sums, std::uint64_t* slots) {
-    sum_slot<F>({window_bits, modules, row_parts, column_parts}, sums, slots);
+    sum_slot<F, MSM_SLOT_THREADS>({window_bits, modules, row_parts, column_parts}, sums, slots);
 }
 
-CUZKOPS_KERNEL(FINISH_THREADS, 1)
+CUZKOPS_KERNEL(COMBINE_THREADS, 1)
+cuzkops_msm_combine_slots(std::uint64_t* slots, std::uint32_t window_bits) { combine_slots<F>(slots, window_bits); }
+
+CUZKOPS_KERNEL(MSM_FINISH_THREADS, 1)
 cuzkops_msm_finish(std::uint64_t* slots, std::uint32_t modules, std::uint32_t window_bits, std::uint64_t* results) {
-    const std::uint64_t first = static_cast<std::uint64_t>(blockIdx.x) * modules * window_bits; // a block for each result
-    combine_slots<F>(slots + 4 * F::LIMBS * first, modules, window_bits, results + Affine<F>::LIMBS * blockIdx.x);
+    finish_modules<F>(slots, modules, window_bits, results);
 }
 
 CUZKOPS_KERNEL(128, 1)
