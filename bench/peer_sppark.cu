@@ -1,7 +1,8 @@
 // An adapter to supranational/sppark for bench/device.py: its transforms and MSMs on data that are on the device, each
 // timed by CUDA events or by the clock around the whole call. Built beside the project, never shipped:
+//   g++ -D__ADX__ -fPIC -c BLST/build/assembly.S -o assembly.o
 //   nvcc -O3 -std=c++17 -arch=sm_90 -shared -Xcompiler -fPIC -DFEATURE_BLS12_381 -D__ADX__ -I SPPARK -I BLST/src
-//     bench/peer_sppark.cu SPPARK/util/all_gpus.cpp BLST/src/server.c BLST/build/assembly.S -o peer.so
+//     bench/peer_sppark.cu SPPARK/util/all_gpus.cpp BLST/src/server.c assembly.o -o peer.so
 #include <chrono>
 #include <cuda.h>
 
