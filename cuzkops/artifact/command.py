@@ -78,7 +78,6 @@ def run_command(
     lines: deque[str] = deque(maxlen=_KEPT_LINES)
     teller = _Teller(title, progress)
     expired = threading.Event()
-    process = _start(argv, cwd, env)
 
     def expire() -> None:
         expired.set()
@@ -86,8 +85,9 @@ def run_command(
 
     timer = threading.Timer(min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX), expire)
     timer.daemon = True
-    timer.start()
-    try:
+    process = _start(argv, cwd, env)
+    try:  # at once: an interruption while the threads start must end the command, too
+        timer.start()
         with teller:
             for raw in process.stdout or ():
                 line = raw.decode(errors="replace").rstrip("\r\n")

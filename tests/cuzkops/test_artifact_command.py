@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,6 +93,25 @@ def test_interrupt_ends_the_whole_group() -> None:
     with pytest.raises(KeyboardInterrupt):
         run_command(["sh", "-c", WITH_CHILD], title="t", progress=interrupt, deadline=soon())
     assert gone(pids[0])
+
+
+def test_interrupt_before_the_first_line_ends_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+    start = command._start  # noqa: SLF001 - the moment after it is what is looked at
+
+    def noted(*words: Any) -> subprocess.Popen[bytes]:  # noqa: ANN401 - handed on
+        process = start(*words)
+        started.append(process.pid)
+        return process
+
+    def interrupted(_: threading.Timer) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "_start", noted)
+    monkeypatch.setattr(threading.Timer, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_command(["sleep", "60"], title="t", progress=print, deadline=soon())
+    assert gone(*started)
 
 
 def test_group_that_ignores_sigterm_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
