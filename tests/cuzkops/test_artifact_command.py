@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import threading
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -95,23 +94,21 @@ def test_interrupt_ends_the_whole_group() -> None:
     assert gone(pids[0])
 
 
-def test_interrupt_before_the_first_line_ends_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_while_a_command_starts_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
-    start = command._start  # noqa: SLF001 - the moment after it is what is looked at
+    start = command._start
 
-    def noted(*words: Any) -> subprocess.Popen[bytes]:  # noqa: ANN401 - handed on
+    def interrupted(*words: Any) -> object:
         process = start(*words)
         started.append(process.pid)
+        signal.raise_signal(signal.SIGINT)  # nobody but this function knows the process yet
         return process
 
-    def interrupted(_: threading.Timer) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(command, "_start", noted)
-    monkeypatch.setattr(threading.Timer, "start", interrupted)
+    monkeypatch.setattr(command, "_start", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_command(["sleep", "60"], title="t", progress=print, deadline=soon())
     assert gone(*started)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_group_that_ignores_sigterm_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
