@@ -83,8 +83,7 @@ def deploy(
     source = artifact or build_request(builder, base_image, gpu_archs, DEFAULT_ARTIFACT, "60m")
     with _host_joins_in(place, size_bytes(need)):
         carried = carried_config(place, config, circuit, budget)
-    place = replace(place, name=carried.name)
-    state = place.session.state
+    place, state = replace(place, name=carried.name), place.session.state
     with place.open(remember=not dry_run) as (host, layout):
         refuse_losing_circuits(host, layout, carried)
         run = state.run(new_run_id()) if dry_run else state.new_run()
