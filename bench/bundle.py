@@ -37,8 +37,8 @@ case $what in sanitize) for tool in memcheck racecheck; do
   compute-sanitizer --tool $tool --error-exitcode 9 python3 -m pytest -q -m gpu -p no:cacheprovider \\
     tests/gpu/test_gpu_msm_sets.py -k "$small"
 done ;; esac
-case $what in code|all) python3 bench/device_code.py ;; esac
 case $what in bench|all) python3 bench/device.py $peer ;; esac
+case $what in code|all) python3 bench/device_code.py ;; esac  # last: not every machine has cuobjdump
 """
 
 

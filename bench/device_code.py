@@ -91,7 +91,7 @@ def table(found: dict[str, Code]) -> str:
 
 
 def main() -> int:
-    """Print the table of all fatbins; 1 where there is no cuobjdump or no kernel."""
+    """Print the table of all fatbins; 1 where there is no cuobjdump, or no kernel that it can read."""
     parser = argparse.ArgumentParser(description="Count the instructions of the device's kernels.")
     parser.add_argument("--arch", default="sm_90", help="architecture (default: %(default)s)")
     options = parser.parse_args()
@@ -104,6 +104,10 @@ def main() -> int:
                 found[f"{stage}: {kernel.removeprefix('cuzkops_').removeprefix('msm_')}"] = code
     except FileNotFoundError:
         sys.stderr.write("device_code: there is no cuobjdump (it comes with the CUDA toolkit)\n")
+        return 1
+    except subprocess.CalledProcessError as error:
+        said = str(error.stderr).strip().rpartition("\n")[2] or f"cuobjdump ended with status {error.returncode}"
+        sys.stderr.write(f"device_code: {error.cmd[-1]} cannot be read for {options.arch}: {said}\n")
         return 1
     if not found:
         sys.stderr.write(f"device_code: {NATIVE} holds no kernels for {options.arch}: make cuda\n")

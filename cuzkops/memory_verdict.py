@@ -209,7 +209,7 @@ class Judge:
             killed = self._warning or "nothing was killed here; "
             sentence = f"{killed}{format_bytes(lowest)} have been available for {CALM_S:g} s"
             return self._end(memory, "calm", f"{sentence}, which is enough for {format_bytes(need)}")
-        self.reason = Reason("settling", f"{self._warning}enough is available; it must stay so for {CALM_S:g} s")
+        self.reason = Reason("settling", f"{self._warning}enough is available{self._restless(need)}")
         return None
 
     def _warm(self, sample: Sample, record: KillRecord) -> MemoryVerdict | None:
@@ -335,6 +335,14 @@ class Judge:
             return None
         lowest, span = min(available), max(available) - min(available)
         return lowest if lowest >= need_bytes and (self._calm(CALM_S) or lowest - span >= need_bytes) else None
+
+    def _restless(self, need_bytes: int) -> str:
+        """Why what was enough is not yet taken to stay enough."""
+        available = [entry[1] for entry in self._window(CALM_S)]
+        if not available or min(available) < need_bytes:
+            return f"; it must stay so for {CALM_S:g} s"
+        moved = format_bytes(max(available) - min(available))
+        return f", but it moved by {moved} within {CALM_S:g} s: as much once more would be short of the need"
 
     def _stalled(self) -> bool:
         window = self._window(STALL_S)

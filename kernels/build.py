@@ -110,7 +110,7 @@ def run_tool(command: list[str], *, timeout_s: float = STEP_TIMEOUT_S, errors: b
         BuildError: It cannot be started, fails, or takes too long.
     """
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=timeout_s)
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=timeout_s)
     except subprocess.TimeoutExpired:
         raise BuildError(f"gave up after {timeout_s:g} s: {' '.join(command)}") from None
     except OSError as error:

@@ -98,15 +98,15 @@ def build(out: Path, nvcc: str | None = None, archs: str = "all", wanted: list[s
     unknown = sorted(set(wanted or []) - set(stages()))
     if unknown:
         raise BuildError(f"there is no stage {unknown[0]!r}: {', '.join(stages())}")
-    version = run_tool([compiler, "--version"]).strip().splitlines()[-1]
+    version = run_tool([compiler, "--version"]).strip().rpartition("\n")[2]
     out.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
         return list(pool.map(lambda stage: _compile(stage, out, compiler, version, targets), wanted or stages()))
 
 
 def _targets(archs: str) -> list[str]:
-    words = (ARCHS if archs == "all" else archs).replace(",", " ").split()
-    wrong = [word for word in words if not re.fullmatch(r"(compute_)?\d{2,3}", word)]
+    words = (ARCHS if archs.strip() == "all" else archs).replace(",", " ").split()
+    wrong = [word for word in words if not re.fullmatch(r"(compute_)?[0-9]{2,3}", word)]
     if wrong or not words:
         raise BuildError(f"architectures are numbers such as 90 and names such as compute_80, not {archs!r}")
     codes = [word if word.startswith("compute_") else f"sm_{word}" for word in words]
@@ -125,6 +125,8 @@ def _compile(stage: str, out: Path, compiler: str, version: str, targets: list[s
         source = SOURCE_DIR / "cuda" / f"{stage}.cu"
         command = [compiler, *FLAGS, *targets, "--threads=0", f"-I{SOURCE_DIR / 'include'}", "-fatbin", str(source)]
         report = run_tool([*command, "-o", str(made)], timeout_s=STEP_TIMEOUT_S, errors=True)
+        if not made.is_file():
+            raise BuildError(f"{compiler} ended well and wrote no {fatbin.name}: it is not nvcc")
         sys.stderr.write(resource_table(stage, report))
         stamp.unlink(missing_ok=True)  # a fatbin without its stamp is built again: never the other way round
         made.replace(fatbin)
@@ -164,6 +166,9 @@ def main(arguments: list[str] | None = None) -> int:
     except (BuildError, OSError) as error:
         sys.stderr.write(f"kernels.build_cuda: {error}\n")
         return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("kernels.build_cuda: interrupted: what was compiled stays\n")
+        return 130
     sys.stdout.write("".join(f"{path}\n" for path in fatbins))
     return 0
 

@@ -209,11 +209,21 @@ def need_host_bytes(config: Config, plan: Plan) -> int:
 
 
 def need_gpu_bytes(config: Config, plan: Plan) -> int:
-    """What the keys and one partition take on a device at least; 0 on the host backend."""
+    """What the keys and one partition take on a device at least; 0 on the host backend.
+
+    Keys for which the budget has no room beside each other take turns, on the device, too.
+    """
     if config.settings.gpus.backend == "host" or not plan.circuits:
         return 0
-    needs = [circuit.on_device for circuit in plan.circuits]
-    return sum(need.held_bytes for need in needs) + max(need.work_bytes for need in needs)
+    loaded: list[DeviceNeed] = []
+    free_bytes = plan.budget_bytes - PROCESS_BYTES
+    work_bytes = max(circuit.work_bytes for circuit in plan.circuits)
+    for circuit in plan.circuits:  # as ``Circuits.preload`` does it
+        if max(circuit.load_bytes, circuit.held_bytes + work_bytes) <= free_bytes:
+            free_bytes -= circuit.held_bytes
+            loaded.append(circuit.on_device)
+    together = sum(need.held_bytes for need in loaded) + max((need.work_bytes for need in loaded), default=0)
+    return max(together, *(circuit.on_device.held_bytes + circuit.on_device.work_bytes for circuit in plan.circuits))
 
 
 def plan_circuit(circuit: CircuitFile, threads: int) -> CircuitPlan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -9,13 +10,14 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cuzkops.errors import OpsError, TimeoutExpired
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
+    from types import FrameType
 
 GRACE_S = 10.0
 """How long a command may take to end after SIGTERM before it is killed."""
@@ -78,16 +80,19 @@ def run_command(
     lines: deque[str] = deque(maxlen=_KEPT_LINES)
     teller = _Teller(title, progress)
     expired = threading.Event()
-    process = _start(argv, cwd, env)
+    with contextlib.ExitStack() as ending:
+        with _interrupted_later():  # not before it is certain that the command is ended
+            process = _start(argv, cwd, env)
+            ending.callback(_end, process)
 
-    def expire() -> None:
-        expired.set()
-        _end_group(process)
+        def expire() -> None:
+            expired.set()
+            _end_group(process)
 
-    timer = threading.Timer(min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX), expire)
-    timer.daemon = True
-    timer.start()
-    try:
+        timer = threading.Timer(min(max(0.0, deadline - time.monotonic()), threading.TIMEOUT_MAX), expire)
+        timer.daemon = True
+        ending.callback(timer.cancel)
+        timer.start()
         with teller:
             for raw in process.stdout or ():
                 line = raw.decode(errors="replace").rstrip("\r\n")
@@ -95,11 +100,6 @@ def run_command(
                 if line.strip():
                     teller.tell(line)
             status = process.wait()
-    finally:
-        timer.cancel()
-        _end_group(process)
-        if process.stdout is not None:
-            process.stdout.close()
     if expired.is_set():
         raise TimeoutExpired(
             "build-timeout",
@@ -149,6 +149,31 @@ def _start(argv: Sequence[str | Path], cwd: Path | None, env: Mapping[str, str] 
         env=env,
         start_new_session=True,
     )
+
+
+@contextlib.contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """Keep what would end this process until the block is over."""
+    came: list[int] = []
+    kept: dict[int, Callable[[int, FrameType | None], Any]] = {}
+    if threading.current_thread() is threading.main_thread():
+        for caught in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if callable(handler := signal.getsignal(caught)):
+                kept[caught] = handler
+                signal.signal(caught, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+        for number in came[:1]:
+            kept[number](number, None)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    _end_group(process)
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import json
 import os
 import platform
 import shutil
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from cuzkops.artifact.elf import glibc_floor
 from cuzkops.artifact.layers import file_sha256, write_layer
 from cuzkops.errors import OpsError
 from cuzkops.records import Layer
+from prover.protocol import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +28,15 @@ if TYPE_CHECKING:
 
 KEPT = 4
 """How many entries a cache keeps, newest first."""
+_DEAD_S = 24 * 3600.0
+"""What is being made for so long was left by a build that was killed."""
+
+
+class _Facts(Record):
+    """``facts.json`` beside an archive."""
+
+    layer: Layer
+    glibc: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -60,7 +71,7 @@ def cached_layer(
         progress: Called with lines for people.
     """
     cache = cache_folder(name) / _key(title, wheels)
-    found = _load(cache)
+    found = _load(cache, name)
     if found is not None:
         progress(f"{name}: {title}, from the cache")
         os.utime(cache)
@@ -73,16 +84,17 @@ def cached_layer(
             made.mkdir()
         build(folder, work)
         layer = write_layer(folder, name, ready)
-        facts = {"layer": layer.model_dump(by_alias=True), "glibc": glibc_floor(folder) or (0, 0)}
-        (ready / "facts.json").write_text(json.dumps(facts))
+        facts = _Facts(layer=layer, glibc=glibc_floor(folder) or (0, 0))
+        (ready / "facts.json").write_text(facts.model_dump_json(by_alias=True))
         try:
             ready.rename(cache)
         except OSError:
-            if _load(cache) is None:  # damaged; a sound one is of another build that was faster, and may be in use
-                shutil.rmtree(cache, ignore_errors=True)
-                ready.rename(cache)
+            if _load(cache, name) is None:  # damaged; a sound one is of a build that was faster, and may be in use
+                with contextlib.suppress(OSError):  # another build replaces it at this moment
+                    cache.rename(Path(temporary) / "damaged")
+                    ready.rename(cache)
     prune(cache.parent)
-    made_layer = _load(cache)
+    made_layer = _load(cache, name)
     if made_layer is None:
         raise OpsError("cache", f"the layer {name} that was just written to {cache} is damaged")
     return made_layer
@@ -109,20 +121,24 @@ def _key(title: str, wheels: list[Distribution]) -> str:
     return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:32]
 
 
-def _load(cache: Path) -> CachedLayer | None:
+def _load(cache: Path, name: LayerName) -> CachedLayer | None:
     try:
-        facts = json.loads((cache / "facts.json").read_text())
-        layer = Layer.model_validate(facts["layer"])
+        facts = _Facts.model_validate_json((cache / "facts.json").read_bytes())
+        layer = facts.layer
         archive = cache / f"{layer.sha256}.tar.gz"
-        whole = file_sha256(archive) == layer.sha256
-    except (OSError, ValueError, KeyError):
+        whole = (layer.name, layer.n_bytes) == (name, archive.stat().st_size) and file_sha256(archive) == layer.sha256
+    except (OSError, ValueError):
         return None
-    major, minor = facts["glibc"]
-    return CachedLayer(layer, archive, (major, minor)) if whole else None
+    return CachedLayer(layer, archive, facts.glibc) if whole else None
 
 
 def prune(folder: Path) -> None:
-    """Remove all but the ``KEPT`` entries of a cache that were used last."""
-    entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
-    for entry in sorted(entries, key=lambda entry: entry.stat().st_mtime_ns, reverse=True)[KEPT:]:
+    """Remove all but the ``KEPT`` entries of a cache that were used last, and what killed builds left."""
+    used: dict[Path, float] = {}
+    for entry in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # another process removed it just now
+            used[entry] = entry.stat().st_mtime
+    entries = sorted((entry for entry in used if not entry.name.startswith(".")), key=used.__getitem__, reverse=True)
+    dead = [entry for entry in used if entry.name.startswith(".making-") and used[entry] < time.time() - _DEAD_S]
+    for entry in [*entries[KEPT:], *dead]:
         shutil.rmtree(entry, ignore_errors=True)

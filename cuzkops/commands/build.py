@@ -16,6 +16,7 @@ from cuzkops.session import Session
 from cuzkops.units import format_bytes, parse_duration_s
 
 if TYPE_CHECKING:
+    from cuzkops.project import Project
     from cuzkops.steps.build import Artifact, BuildRequest
 
 DEFAULT_ARTIFACT = Path("build/artifact")
@@ -118,18 +119,35 @@ def _extract(
 def build_request(
     builder: BuilderName | None, base_image: str | None, gpu_archs: str | None, out: Path, timeout: str
 ) -> BuildRequest:
-    """Settle how to build: the options, else cuzkops.toml, else Docker."""
+    """Settle how to build: the options, else cuzkops.toml, else Docker.
+
+    Raises:
+        UsageError: They contradict each other, or name no GPU architectures.
+    """
     from cuzkops.steps.build import BuildRequest  # noqa: PLC0415 - `--help` loads no builder
 
     project = find_project(current_folder())
     chosen = builder or BuilderName(project.builder or "docker")
+    if chosen == BuilderName.LOCAL and (base_image is not None or gpu_archs not in (None, "none")):
+        message = "--base-image and --gpu-archs say how Docker builds, and this is a local build: it has no GPU kernels"
+        raise UsageError("build", message, "leave them out, or build with --builder docker")
     return BuildRequest(
         builder=chosen.value,
         out=out,
         base_image=base_image or project.base_image,
-        gpu_archs=gpu_archs or os.environ.get("GPU_ARCHS") or project.gpu_archs,
+        gpu_archs=_gpu_archs(gpu_archs, project) if chosen == BuilderName.DOCKER else None,
         timeout_s=parse_duration_s(timeout),
     )
+
+
+def _gpu_archs(option: str | None, project: Project) -> str | None:
+    from cuzkops.steps.build_docker import checked_gpu_archs  # noqa: PLC0415 - `--help` loads no builder
+
+    if option is not None:
+        return checked_gpu_archs(option, "--gpu-archs")
+    if text := os.environ.get("GPU_ARCHS"):
+        return checked_gpu_archs(text, "$GPU_ARCHS")
+    return project.gpu_archs and checked_gpu_archs(project.gpu_archs, f"gpu_archs in {project.file}")
 
 
 def build_artifact(session: Session, request: BuildRequest) -> Artifact:

@@ -80,15 +80,15 @@ def deploy(
     from cuzkops.steps.build import load_artifact  # noqa: PLC0415 - the same
     from cuzkops.steps.preflight import refuse_losing_circuits  # noqa: PLC0415 - the same
 
+    source = artifact or build_request(builder, base_image, gpu_archs, DEFAULT_ARTIFACT, "60m")
     with _host_joins_in(place, size_bytes(need)):
         carried = carried_config(place, config, circuit, budget)
-    place = replace(place, name=carried.name)
-    state = place.session.state
+    place, state = replace(place, name=carried.name), place.session.state
     with place.open(remember=not dry_run) as (host, layout):
         refuse_losing_circuits(host, layout, carried)
         run = state.run(new_run_id()) if dry_run else state.new_run()
         request = step.DeployRequest(
-            source=artifact or build_request(builder, base_image, gpu_archs, DEFAULT_ARTIFACT, "60m"),
+            source=source,
             config=carried,
             owner=this_process(state.client_id(), run.run_id, "deploy"),
             need_bytes=size_bytes(need),

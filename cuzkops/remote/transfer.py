@@ -56,6 +56,8 @@ mv -f -- "$part" "$destination"
 # appended: what a client that was killed had sent may still arrive beside us, and then falls on its own place.
 _RESUME = """
 export LC_ALL=C
+regular() { [ ! -L "$part" ] && [ -f "$part" ] && [ -r "$part" ] && [ -w "$part" ]; }
+[ -d "$part" ] && [ ! -L "$part" ] || regular || rm -f -- "$part" # a pipe would be waited for, a link followed
 if [ -d "$part" ]; then echo 'it is a folder' >&2; exit 1; fi
 have_kib() { df -Pk "${part%/*}/" 2>/dev/null | { read -r _; read -r _ _ _ kib _; echo "${kib:-}"; }; }
 umask 077
@@ -63,18 +65,17 @@ if ! (: >>"$part") 2>/dev/null; then
     echo "the folder ${part%/*} takes no new file: no permission or read-only" >&2
     exit 1
 fi
-have=$(wc -c <"$part")
-if [ "$have" -gt "$n_bytes" ]; then : >"$part"; have=0; fi
+have=$(wc -c <"$part") || exit 1
+skip() { [ "$have" -eq 0 ] || dd bs=1 seek="$((have))" count=0 conv=notrunc 2>/dev/null; }
+if [ "$have" -gt "$n_bytes" ] || ! skip 1<>"$part"; then : >"$part"; have=0; fi # too long, or no dd here
 kib=$(have_kib)
 case $kib in
 '' | *[!0-9]*) ;;
 *) if [ "$kib" -lt "$(((n_bytes - have + 1023) / 1024))" ]; then echo "disk full, have KiB: $kib" >&2; exit 1; fi ;;
 esac
 echo "ready $((have))"
-if ! { dd bs=1 seek="$((have))" count=0 conv=notrunc 2>/dev/null && cat; } 1<>"$part"; then
-  rm -f -- "$part"; echo "have KiB: $(have_kib)" >&2; exit 1
-fi
-size=$(wc -c <"$part")
+if ! { skip && cat; } 1<>"$part"; then rm -f -- "$part"; echo "have KiB: $(have_kib)" >&2; exit 1; fi
+size=$(wc -c <"$part") || exit 1
 if [ "$size" -ne "$n_bytes" ]; then echo "$((size)) of $n_bytes bytes arrived" >&2; exit 1; fi
 sync "$part" 2>/dev/null || :
 """

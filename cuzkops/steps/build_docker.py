@@ -57,6 +57,12 @@ _KNOWN = (
         "free some: docker builder prune",
     ),
     (
+        "Unsupported gpu architecture",
+        "gpu-archs",
+        "the CUDA compiler cannot build for a GPU architecture: {line}",
+        "name others with --gpu-archs: docs/KERNELS.md says which ones `all` are",
+    ),
+    (
         _NO_BASE_IMAGE,
         "docker-base-image",
         "the base image of the build cannot be pulled: {line}",
@@ -78,26 +84,35 @@ def docker_argv(
         gpu_archs: Architectures whose kernels are compiled, or None for the Dockerfile's own.
 
     Raises:
-        UsageError: No Docker client, no Dockerfile, or something that is no architecture.
+        UsageError: No Docker client or no Dockerfile.
     """
     need_client(docker)
     if not (project / "Dockerfile").is_file():
         raise UsageError("no-project", f"{project} has no Dockerfile", "name the source tree, or run from a checkout")
-    if gpu_archs and not _GPU_ARCHS.fullmatch(gpu_archs.strip()):
-        message = f"{gpu_archs!r} names no GPU architectures"
-        raise UsageError("gpu-archs", message, 'write numbers such as "90 100", names such as compute_90, all or none')
     tree = revision(project)
     arguments = {"GIT_REVISION": tree.git, "GIT_DIRTY": str(tree.dirty).lower()}
     if base_image:
         arguments["BASE_IMAGE"] = base_image
     if gpu_archs:
-        arguments["GPU_ARCHS"] = gpu_archs.strip()
+        arguments["GPU_ARCHS"] = gpu_archs
     return [
         *(docker, "build", "--progress=plain", "--target", "artifact"),
         *(word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")),
         *(word for name, path in secrets().items() for word in ("--secret", f"id={name},src={path}")),
         *("-o", f"type=local,dest={out}", project),
     ]
+
+
+def checked_gpu_archs(text: str, place: str) -> str:
+    """The GPU architectures that a text from ``place`` names, as the Dockerfile takes them.
+
+    Raises:
+        UsageError: It names something else, or nothing.
+    """
+    if not _GPU_ARCHS.fullmatch(text.strip()):
+        message = f"{place}: {text!r} names no GPU architectures"
+        raise UsageError("gpu-archs", message, 'write numbers such as "90 100", names such as compute_90, all or none')
+    return text.strip()
 
 
 def secrets() -> dict[str, Path]:

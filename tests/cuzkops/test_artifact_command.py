@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,6 +92,23 @@ def test_interrupt_ends_the_whole_group() -> None:
     with pytest.raises(KeyboardInterrupt):
         run_command(["sh", "-c", WITH_CHILD], title="t", progress=interrupt, deadline=soon())
     assert gone(pids[0])
+
+
+def test_interrupt_while_a_command_starts_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[int] = []
+    start = command._start
+
+    def interrupted(*words: Any) -> object:
+        process = start(*words)
+        started.append(process.pid)
+        signal.raise_signal(signal.SIGINT)  # nobody but this function knows the process yet
+        return process
+
+    monkeypatch.setattr(command, "_start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_command(["sleep", "60"], title="t", progress=print, deadline=soon())
+    assert gone(*started)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_group_that_ignores_sigterm_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,11 +65,29 @@ def test_layer_for_a_gpu_holds_what_the_runtime_has_not(tmp_path: Path, monkeypa
     assert lines[-1] == "gpu: CuPy, from the cache"
 
 
+def test_cache_entry_that_says_something_odd_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "pyproject.toml").write_text(FEW_WHEELS)
+    found = gpu_layer(tmp_path, lambda _: None, time.monotonic() + 250)
+    layer = found.layer.model_dump_json(by_alias=True)
+    other, longer = layer.replace('"gpu"', '"app"'), layer.replace('"bytes":', '"bytes":1')
+    odd = ["[]", f'{{"layer": {layer}}}', f'{{"layer": {layer}, "glibc": [2, "x"]}}']
+    odd += [f'{{"layer": {text}, "glibc": [0, 0]}}' for text in (other, longer)]
+    for facts in odd:
+        (found.archive.parent / "facts.json").write_text(facts)
+        assert gpu_layer(tmp_path, lambda _: None, time.monotonic() + 250) == found
+    shutil.rmtree(found.archive.parent)
+    found.archive.parent.write_text("a file in its place")
+    assert gpu_layer(tmp_path, lambda _: None, time.monotonic() + 250) == found
+
+
 def test_cache_keeps_what_was_used_last(tmp_path: Path) -> None:
     for number in range(KEPT + 2):
         (tmp_path / f"key{number}").mkdir()
         os.utime(tmp_path / f"key{number}", (number, number))
     (tmp_path / ".making-x").mkdir()  # another build at work
+    (tmp_path / ".making-y").mkdir()  # left by one that was killed
+    os.utime(tmp_path / ".making-y", (0, 0))
     prune(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {".making-x", *(f"key{n}" for n in range(2, KEPT + 2))}
 

@@ -17,10 +17,11 @@ import pytest
 from cuzkops import cli
 from cuzkops.artifact.source import build_native
 from cuzkops.commands.build import build_request
+from cuzkops.commands.options import BuilderName
 from cuzkops.errors import OpsError, TimeoutExpired, UsageError
 from cuzkops.steps import build as step
 from cuzkops.steps.build import Artifact, BuildRequest, build, load_artifact
-from cuzkops.steps.build_docker import docker_argv, secrets
+from cuzkops.steps.build_docker import checked_gpu_archs, docker_argv, secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,10 +150,11 @@ def test_docker_command_word_by_word(no_settings: Path, monkeypatch: pytest.Monk
         *("-o", "type=local,dest=/out", no_settings),
     ]
     for archs in ("90", "80 90,compute_90", "all", "none"):
-        assert f"GPU_ARCHS={archs}" in docker_argv("sh", no_settings, Path("/out"), gpu_archs=f" {archs} ")
-    for archs in ("sm_90", "90 all", "x; y", " ", "90\n90 "):
-        with pytest.raises(UsageError, match="names no GPU architectures") as caught:
-            docker_argv("sh", no_settings, Path("/out"), gpu_archs=archs)
+        assert checked_gpu_archs(f" {archs} ", "x") == archs
+        assert f"GPU_ARCHS={archs}" in docker_argv("sh", no_settings, Path("/out"), gpu_archs=archs)
+    for archs in ("sm_90", "90 all", "x; y", "", " ", "90\n90 "):
+        with pytest.raises(UsageError, match=r"^--gpu-archs: '.*' names no GPU architectures$") as caught:
+            checked_gpu_archs(archs, "--gpu-archs")
         assert caught.value.hint == 'write numbers such as "90 100", names such as compute_90, all or none'
 
 
@@ -171,6 +173,28 @@ def test_gpu_architectures_are_those_of_the_option_the_environment_or_the_projec
     monkeypatch.setenv("GPU_ARCHS", "90")
     assert chosen(None) == "90"
     assert chosen("none") == "none"
+    with pytest.raises(UsageError, match=r"^--gpu-archs: '' names no"):  # nobody asked for all of them
+        chosen("")
+    monkeypatch.setenv("GPU_ARCHS", "sm_90")
+    with pytest.raises(UsageError, match=r"^\$GPU_ARCHS: 'sm_90' names no"):
+        chosen(None)
+    monkeypatch.delenv("GPU_ARCHS")
+    (tmp_path / "cuzkops.toml").write_text('gpu_archs = " "\n')
+    with pytest.raises(UsageError, match=r"^gpu_archs in .*/cuzkops.toml: ' ' names no"):
+        chosen(None)
+
+
+def test_options_of_the_docker_build_are_refused_for_a_local_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GPU_ARCHS", "90")  # a general setting: it says nothing of this build
+    local = BuilderName.LOCAL
+    for image, archs in (("debian:11", None), (None, "90"), (None, "all"), (None, "")):
+        with pytest.raises(UsageError, match="say how Docker builds, and this is a local build"):
+            build_request(local, image, archs, tmp_path, "1m")
+    assert build_request(local, None, None, tmp_path, "1m").gpu_archs is None
+    assert build_request(local, None, "none", tmp_path, "1m").gpu_archs is None
 
 
 def test_kernels_of_a_device_travel_with_a_library_that_was_compiled_before(tmp_path: Path) -> None:
@@ -219,6 +243,11 @@ def test_kernels_of_a_device_travel_with_a_library_that_was_compiled_before(tmp_
         (
             "ERROR: base: failed to resolve source metadata for no.invalid/base:1: no such host",
             "the base image of the build cannot be pulled: ERROR: base",
+            2,
+        ),
+        (
+            "#21 2.1 nvcc fatal   : Unsupported gpu architecture compute_70",
+            "the CUDA compiler cannot build for a GPU architecture: #21 2.1 nvcc fatal",
             2,
         ),
         ("failed to copy: write /x: no space left on device", "the disk of the Docker engine is full", 1),

@@ -308,6 +308,7 @@ def test_a_need_that_the_next_movement_could_reach_is_not_met() -> None:
     judge = Judge(None, 5 * GIB, 1800)
     assert run(judge, restless(8 * GIB, 12 * GIB, 20)) is None
     assert judge.reason.code == "settling"
+    assert "it moved by 4.00 GiB within 5 s: as much once more would be short" in judge.reason.sentence
 
 
 def test_an_unmet_need_without_a_kill_waits_until_the_deadline() -> None:

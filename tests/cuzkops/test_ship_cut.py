@@ -278,3 +278,45 @@ def test_what_a_dead_client_sent_falls_on_its_own_place_beside_a_new_upload(tmp_
         assert late.stdout.readline() == b"ready 123457\n"
         late.communicate(data[123_457:])
     assert part.read_bytes() == data
+
+
+@pytest.mark.parametrize("shell", [["sh"], ["busybox", "sh"]])
+def test_what_lies_in_the_place_of_a_part_is_neither_waited_for_nor_followed(tmp_path: Path, shell: list[str]) -> None:
+    if shutil.which(shell[0]) is None:
+        pytest.skip(f"no {shell[0]} here")
+    (tmp_path / "precious").write_bytes(b"precious")
+    (tmp_path / "link").symlink_to("precious")
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "part")
+    for name in ("part", "link", "endless"):
+        part, data = tmp_path / name, os.urandom(1000)
+        script = resume_script(str(part), n_bytes=len(data)).text
+        done = subprocess.run([*shell, "-c", script], input=data, capture_output=True, check=True, timeout=20)
+        assert done.stdout == b"ready 0\n"
+        assert part.read_bytes() == data
+        assert not part.is_symlink()
+    assert (tmp_path / "precious").read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("shell", [["sh"], ["busybox", "sh"]])
+def test_a_host_without_dd_takes_the_file_from_its_beginning(tmp_path: Path, shell: list[str]) -> None:
+    if shutil.which(shell[0]) is None:
+        pytest.skip(f"no {shell[0]} here")
+    part, data = tmp_path / "part", os.urandom(1000)
+    part.write_bytes(data[:600])
+    script = f"dd() {{ return 127; }}\n{resume_script(str(part), n_bytes=len(data)).text}"
+    done = subprocess.run([*shell, "-c", script], input=data, capture_output=True, check=True, timeout=20)
+    assert done.stdout == b"ready 0\n"
+    assert part.read_bytes() == data
+
+
+def test_an_upload_whose_part_was_taken_away_does_not_count_as_done(tmp_path: Path) -> None:
+    part = tmp_path / "part"
+    with subprocess.Popen(
+        ["/bin/sh", "-c", resume_script(str(part), n_bytes=4).text], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as upload:
+        assert upload.stdout
+        assert upload.stdout.readline() == b"ready 0\n"
+        part.unlink()
+        upload.communicate(b"data")
+    assert upload.returncode == 1

@@ -53,6 +53,8 @@ def test_stages_are_the_files_and_their_digest_covers_the_headers(
     ("arguments", "sentence"),
     [
         (["--archs", "ninety"], "architectures are numbers such as 90"),
+        (["--archs", "\u0669\u0660"], "architectures are numbers such as 90"),  # digits, but not nvcc's
+        (["--archs", " all "], "true ended well and wrote no cuzkops_"),
         (["--nvcc", "no-such-nvcc"], r"no CUDA compiler \(no-such-nvcc\)"),
         (["warp"], "there is no stage 'warp'"),
     ],
@@ -62,3 +64,15 @@ def test_wrong_arguments_are_sentences(arguments: list[str], sentence: str, tmp_
     nvcc = values.get("--nvcc", "true")  # any program that ends well: it is not asked to compile
     with pytest.raises(BuildError, match=sentence):
         build_cuda.build(tmp_path, nvcc, values.get("--archs", "90"), ["warp"] if arguments == ["warp"] else None)
+
+
+def test_a_compiler_that_says_and_writes_nothing_is_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    silent = tmp_path / "nvcc"
+    silent.write_text("#!/bin/sh\nprintf '\\377'\n")  # as little text as can be
+    silent.chmod(0o755)
+    assert build_cuda.main(["--out", str(tmp_path / "out"), "--nvcc", str(silent), "vector"]) == 1
+    said = f"kernels.build_cuda: {silent} ended well and wrote no cuzkops_vector.fatbin: it is not nvcc\n"
+    assert capsys.readouterr().err == said
+    assert list((tmp_path / "out").iterdir()) == []

@@ -180,6 +180,20 @@ def test_check_says_what_a_device_will_hold(tmp_path: Path, capsys: pytest.Captu
     assert {problem["where"] for problem in answer["problems"]} <= {"gpus.backend"}  # where there is no device
 
 
+def test_a_device_need_not_hold_keys_that_take_turns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    need, needs = least_on_device(read_header(MUL60 / "circuit.zkey")), []
+    circuits = "".join(f"[[circuits]]\nname='{name}'\npath='{MUL60 / 'circuit.zkey'}'\n" for name in "ab")
+    config = tmp_path / "config.toml"
+    config.write_text(f"[gpus]\nbackend='cuda'\n{circuits}")
+    check(config, "--json")
+    together = json.loads(capsys.readouterr().out)["need_host_bytes"]  # both keys, and work beside them
+    for budget in (together, together - 1):
+        config.write_text(f"[gpus]\nbackend='cuda'\n[memory]\nbudget='{budget}B'\n{circuits}")
+        check(config, "--json")
+        needs.append(json.loads(capsys.readouterr().out)["need_gpu_bytes"])
+    assert needs == [2 * need.held_bytes + need.work_bytes, need.held_bytes + need.work_bytes]
+
+
 def test_check_names_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cut = tmp_path / "cut.zkey"
     cut.write_bytes((MUL60 / "circuit.zkey").read_bytes()[:5000])
