@@ -57,8 +57,9 @@ mv -f -- "$part" "$destination"
 _RESUME = """
 export LC_ALL=C
 regular() { [ ! -L "$part" ] && [ -f "$part" ] && [ -r "$part" ] && [ -w "$part" ]; }
-[ -d "$part" ] && [ ! -L "$part" ] || regular || rm -f -- "$part" # a pipe would be waited for, a link followed
-if [ -d "$part" ]; then echo 'it is a folder' >&2; exit 1; fi
+if [ -d "$part" ] && [ ! -L "$part" ]; then echo 'it is a folder' >&2; exit 1; fi
+# A pipe would be waited for, a link followed. What is not there may be made by another upload at any time.
+if [ -e "$part" ] || [ -L "$part" ]; then regular || rm -f -- "$part"; fi
 have_kib() { df -Pk "${part%/*}/" 2>/dev/null | { read -r _; read -r _ _ _ kib _; echo "${kib:-}"; }; }
 umask 077
 if ! (: >>"$part") 2>/dev/null; then

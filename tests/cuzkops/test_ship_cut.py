@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import tarfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -315,8 +316,15 @@ def test_an_upload_whose_part_was_taken_away_does_not_count_as_done(tmp_path: Pa
     with subprocess.Popen(
         ["/bin/sh", "-c", resume_script(str(part), n_bytes=4).text], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as upload:
+        assert upload.stdin
         assert upload.stdout
         assert upload.stdout.readline() == b"ready 0\n"
+        upload.stdin.write(b"da")
+        upload.stdin.flush()
+        deadline_s = time.monotonic() + 20
+        while not part.stat().st_size:  # then it is open
+            assert time.monotonic() < deadline_s
+            time.sleep(0.01)
         part.unlink()
-        upload.communicate(b"data")
+        upload.communicate(b"ta")
     assert upload.returncode == 1
