@@ -67,8 +67,11 @@ def cached_layer(
         name: Which layer.
         title: Its kind, for people and for the key.
         wheels: What it is made of.
-        build: Called with the folder of the layer and one for other files where it is not in the cache.
+        build: Called where it is not in the cache, with the folder of the layer and one for other files.
         progress: Called with lines for people.
+
+    Raises:
+        OpsError: What was just written cannot be read again.
     """
     cache = cache_folder(name) / _key(title, wheels)
     found = _load(cache, name)
