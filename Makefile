@@ -64,15 +64,13 @@ device-bundle: kernels cuda ## (PEER=peer.so adds the peer) dist/device-bundle: 
 test-gpu: kernels cuda ## the tests that need an NVIDIA device (and CuPy: pip install -e '.[gpu]')
 	$(BIN)/pytest -m gpu tests/gpu
 
-lock: env ## write the lock files anew, hashes only (needs uv: pip install uv)
-	uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 \
-	  --extra prover --extra demo --extra build --extra test pyproject.toml -o requirements.lock
-	$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; print("pydantic", *p["optional-dependencies"]["prover"], sep="\n")' \
-	  | uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 \
-	    -c requirements.lock - -o requirements-prover.lock
-	$(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; print(*p["optional-dependencies"]["gpu"], sep="\n")' \
-	  | uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11 \
-	    -c requirements.lock - -o requirements-gpu.lock
+UV_COMPILE = uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11
+# What an extra of pyproject.toml lists, without what the tool needs besides.
+EXTRA = $(BIN)/python -c 'import sys, tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"][sys.argv[1]], sep="\n")'
+lock: env ## write the lock files anew but that of nvcc, hashes only (needs uv: pip install uv)
+	$(UV_COMPILE) --extra prover --extra demo --extra build --extra test pyproject.toml -o requirements.lock
+	{ echo pydantic; $(EXTRA) prover; } | $(UV_COMPILE) -c requirements.lock - -o requirements-prover.lock
+	$(EXTRA) gpu | $(UV_COMPILE) -c requirements.lock - -o requirements-gpu.lock
 
 clean:
 	rm -rf build dist kernels/_native

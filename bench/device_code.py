@@ -75,6 +75,17 @@ def dump(fatbin: Path, *options: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
+def code_of_all(arch: str) -> dict[str, Code]:
+    """Read all fatbins: stage and name of the kernel -> its code."""
+    found = {}
+    for fatbin in sorted(NATIVE.glob("cuzkops_*.fatbin")):
+        stage = fatbin.stem.removeprefix("cuzkops_")
+        codes = parse(dump(fatbin, "-arch", arch, "-sass"), dump(fatbin, "-arch", arch, "-res-usage"))
+        for kernel, code in codes.items():
+            found[f"{stage}: {kernel.removeprefix('cuzkops_').removeprefix('msm_')}"] = code
+    return found
+
+
 def table(found: dict[str, Code]) -> str:
     """Write a table in Markdown, a kernel a line."""
     names = [*CLASSES, "other"]
@@ -85,7 +96,7 @@ def table(found: dict[str, Code]) -> str:
     for kernel, code in sorted(found.items()):
         counts = [code.counts[name] for name in ("all", *names)]
         size = f"{code.counts['all'] * INSTRUCTION_BYTES / 1000:.1f}"
-        cells = [kernel.removeprefix("cuzkops_"), code.registers, code.stack_bytes, size, *counts]
+        cells = [kernel, code.registers, code.stack_bytes, size, *counts]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines)
 
@@ -96,12 +107,7 @@ def main() -> int:
     parser.add_argument("--arch", default="sm_90", help="architecture (default: %(default)s)")
     options = parser.parse_args()
     try:
-        found = {}
-        for fatbin in sorted(NATIVE.glob("cuzkops_*.fatbin")):
-            stage = fatbin.stem.removeprefix("cuzkops_")
-            arguments = (fatbin, "-arch", options.arch)
-            for kernel, code in parse(dump(*arguments, "-sass"), dump(*arguments, "-res-usage")).items():
-                found[f"{stage}: {kernel.removeprefix('cuzkops_').removeprefix('msm_')}"] = code
+        found = code_of_all(options.arch)
     except FileNotFoundError:
         sys.stderr.write("device_code: there is no cuobjdump (it comes with the CUDA toolkit)\n")
         return 1

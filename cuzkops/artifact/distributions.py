@@ -25,7 +25,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def project_requirements(project: Path, extra: str) -> list[str]:
-    """The requirements that pyproject.toml lists for an extra, as written there: ``"prover"``, ``"gpu"``."""
+    """The requirements that pyproject.toml lists for an extra, ``"prover"`` or ``"gpu"``, as written there.
+
+    Raises:
+        UsageError: There is no such extra, or no pyproject.toml.
+    """
     try:
         table = tomllib.loads((project / "pyproject.toml").read_text())["project"]
         return [str(line) for line in table["optional-dependencies"][extra]]
@@ -38,7 +42,11 @@ def project_requirements(project: Path, extra: str) -> list[str]:
 
 
 def wheels_of(project: Path, extra: str) -> list[importlib.metadata.Distribution]:
-    """What is installed here of the wheels that an extra of pyproject.toml leads to: see ``closure``."""
+    """Every installed distribution that an extra of pyproject.toml leads to: see ``closure``.
+
+    Raises:
+        UsageError: There is no such extra, or some are not installed; all are named.
+    """
     return closure(project_requirements(project, extra), f"requirements-{extra}.lock")
 
 

@@ -67,8 +67,11 @@ def cached_layer(
         name: Which layer.
         title: Its kind, for people and for the key.
         wheels: What it is made of.
-        build: Called with the folder of the layer and one for other files where it is not in the cache.
+        build: Called where it is not in the cache, with the folder of the layer and one for other files.
         progress: Called with lines for people.
+
+    Raises:
+        OpsError: What was just written cannot be read again.
     """
     cache = cache_folder(name) / _key(title, wheels)
     found = _load(cache, name)
@@ -86,13 +89,7 @@ def cached_layer(
         layer = write_layer(folder, name, ready)
         facts = _Facts(layer=layer, glibc=glibc_floor(folder) or (0, 0))
         (ready / "facts.json").write_text(facts.model_dump_json(by_alias=True))
-        try:
-            ready.rename(cache)
-        except OSError:
-            if _load(cache, name) is None:  # damaged; a sound one is of a build that was faster, and may be in use
-                with contextlib.suppress(OSError):  # another build replaces it at this moment
-                    cache.rename(Path(temporary) / "damaged")
-                    ready.rename(cache)
+        _put(ready, cache, name)
     prune(cache.parent)
     made_layer = _load(cache, name)
     if made_layer is None:
@@ -130,6 +127,17 @@ def _load(cache: Path, name: LayerName) -> CachedLayer | None:
     except (OSError, ValueError):
         return None
     return CachedLayer(layer, archive, facts.glibc) if whole else None
+
+
+def _put(ready: Path, cache: Path, name: LayerName) -> None:
+    """Move a new entry to its place: what lies there gives way if it is damaged."""
+    try:
+        ready.rename(cache)
+    except OSError:
+        if _load(cache, name) is None:  # a sound one is of a build that was faster, and may be in use
+            with contextlib.suppress(OSError):  # another build replaces it at this moment
+                cache.rename(ready.parent / "damaged")
+                ready.rename(cache)
 
 
 def prune(folder: Path) -> None:

@@ -62,10 +62,13 @@ def runtime_layer(kind: RuntimeKind, project: Path, progress: Callable[[str], No
 
 
 def gpu_layer(project: Path, progress: Callable[[str], None], deadline: float) -> CachedLayer:
-    """Take the layer of what the cuda backend needs besides from the cache, or make it: see ``runtime_layer``.
+    """Take the layer of what the cuda backend needs beside the runtime from the cache, or make it.
 
     It is CuPy without the libraries of CUDA: the backend loads what was compiled before, so that the host's driver is
     all that it needs.
+
+    Raises:
+        UsageError: CuPy is not installed here.
     """
     of_the_runtime = {found.name for found in wheels_of(project, "prover")}
     wheels = [found for found in wheels_of(project, "gpu") if found.name not in of_the_runtime]

@@ -24,8 +24,8 @@ GIT_TIMEOUT_S = 60.0
 """On a cold disk, git looks at every file of the checkout."""
 # kernels: sources and generators of what the native layer holds
 _LEFT_OUT = {"__pycache__", "_native", "gen", "src", "tests"}
-_ENTERS_THE_ARTIFACT = [*PACKAGES, "cuzkops/artifact", "Dockerfile", "pyproject.toml"]
-_ENTERS_THE_ARTIFACT += ["requirements-prover.lock", "requirements-gpu.lock", "requirements-nvcc.lock"]
+_LOCKS = ("requirements-prover.lock", "requirements-gpu.lock", "requirements-nvcc.lock")
+_ENTERS_THE_ARTIFACT = [*PACKAGES, "cuzkops/artifact", "Dockerfile", "pyproject.toml", *_LOCKS]
 
 
 @dataclass(frozen=True)

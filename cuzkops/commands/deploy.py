@@ -80,7 +80,7 @@ def deploy(
     from cuzkops.steps.build import load_artifact  # noqa: PLC0415 - the same
     from cuzkops.steps.preflight import refuse_losing_circuits  # noqa: PLC0415 - the same
 
-    source = artifact or build_request(builder, base_image, gpu_archs, DEFAULT_ARTIFACT, "60m")
+    source = artifact or build_request(builder, base_image, gpu_archs, DEFAULT_ARTIFACT, "60m")  # refuses at once
     with _host_joins_in(place, size_bytes(need)):
         carried = carried_config(place, config, circuit, budget)
     place, state = replace(place, name=carried.name), place.session.state

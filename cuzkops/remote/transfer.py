@@ -1,7 +1,7 @@
 """Moving files through a shell: the scripts of an upload and a download, and the sentence when one fails.
 
 Plain ``cat`` on purpose: it needs no SFTP subsystem, the host's own words tell why a write failed, and when the client
-dies the script itself removes the unfinished file.
+dies the script itself removes the unfinished file, or leaves what a resumed upload goes on with.
 """
 
 from __future__ import annotations

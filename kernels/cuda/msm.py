@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 SORT_THREADS, SORTED_AT_ONCE, MOST_TILE_BITS = 1024, 16384, 11  # of msm_sort.cuh
 MODULE_TILES, TILE_ENTRIES = 1024, 2048  # tiles of a module at most, and entries of one that are worth a block
-SLOT_THREADS, COMBINE_THREADS = 256, 64
-FINISH_THREADS: dict[Group, int] = {"g1": 160, "g2": 64}  # MSM_FINISH_THREADS of msm_g1.cu and msm_g2.cu
-LINE_THREADS, LONGEST_PART = 1 << 15, 32  # parts of lines: about as many as fill the device, and how long at most
-FEW_BUCKETS = 1 << 16  # whose lines are summed up by 4 lanes together
+SLOT_THREADS, COMBINE_THREADS = 256, 64  # of msm_g1.cu and msm_g2.cu, and of msm_finish.cuh
+FINISH_THREADS: dict[Group, int] = {"g1": 160, "g2": COMBINE_THREADS}  # of msm_g1.cu and msm_g2.cu
+LINE_THREADS, LONGEST_PART = 1 << 15, 32  # for lines: about as many as fill the device, and buckets of a part at most
+FEW_BUCKETS = 1 << 16  # whose lines are summed up by groups of lanes
 SLOT_SUMS = 512  # that a block adds up, 8 for each group of lanes
 STAGE_OF_KERNEL = {  # those of the stage msm_GROUP are not named
     **dict.fromkeys(("accumulate", "sum_lines"), "accumulate"),
@@ -40,7 +40,6 @@ class Lines:
         row_parts: Parts of a row.
         column_parts: Parts of a column.
         n_sums: Parts in all.
-        are_few: So few that 4 lanes take a part together.
     """
 
     modules: int
@@ -48,7 +47,6 @@ class Lines:
     row_parts: int
     column_parts: int
     n_sums: int
-    are_few: bool = False
 
     @property
     def parts(self) -> tuple[np.uint32, np.uint32]:
@@ -171,23 +169,25 @@ class Run:
         """Cut the lines of the matrix of buckets into parts: see msm_reduce.cuh."""
         bits = self.shape.window_bits
         n_columns, n_rows = 1 << bits // 2, 1 << (bits - 1 - bits // 2)
-        are_few = self.shape.n_buckets <= FEW_BUCKETS
-        n_parts = LINE_THREADS // (GROUP_LANES if are_few else 1)
+        n_parts = LINE_THREADS // self._line_lanes
         length = 1
         while length < min(n_rows, LONGEST_PART) and self.shape.n_buckets >= length * n_parts:
             length *= 2
         modules = self.shape.modules * self.shape.n_vectors
         n_sums = modules * 2 * n_rows * n_columns // length
-        return Lines(modules, n_rows, n_columns // length, n_rows // length, n_sums, are_few)
+        return Lines(modules, n_rows, n_columns // length, n_rows // length, n_sums)
+
+    @property
+    def _line_lanes(self) -> int:
+        """Lanes that sum up a part of a line."""
+        return GROUP_LANES if self.shape.n_buckets <= FEW_BUCKETS else 1
 
     def _sum_lines(self, lines: Lines, buckets: Any, offsets: Any, sums: int) -> None:
         """Sum the parts of the lines of a set's buckets."""
         cut = (np.uint32(self.shape.window_bits), np.uint32(lines.modules), *lines.parts)
-        places = (*cut, buckets.ptr, offsets.ptr, sums)
-        if lines.are_few:
-            self.launch("sum_lines_together", GROUP_LANES * lines.n_sums, MSM_THREADS, *places)
-        else:
-            self.launch("sum_lines", lines.n_sums, MSM_THREADS, *places)
+        name = "sum_lines" if self._line_lanes == 1 else "sum_lines_together"
+        n_threads = self._line_lanes * lines.n_sums
+        self.launch(name, n_threads, MSM_THREADS, *cut, buckets.ptr, offsets.ptr, sums)
 
     def _sum_slots(self, lines: Lines, sums: Any, n_sets: int) -> Any:
         """Sum the lines of each bit of the buckets' numbers, for all sets at once."""

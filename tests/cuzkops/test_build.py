@@ -149,6 +149,11 @@ def test_docker_command_word_by_word(no_settings: Path, monkeypatch: pytest.Monk
         *("--secret", f"id=ca_bundle,src={bundle}", "--secret", f"id=pip_conf,src={bundle}"),
         *("-o", "type=local,dest=/out", no_settings),
     ]
+
+
+def test_gpu_architectures_go_to_the_docker_build_and_anything_else_is_refused(no_settings: Path) -> None:
+    (no_settings / "pyproject.toml").write_text('[project]\nversion = "1"\n')
+    (no_settings / "Dockerfile").touch()
     for archs in ("90", "80 90,compute_90", "all", "none"):
         assert checked_gpu_archs(f" {archs} ", "x") == archs
         assert f"GPU_ARCHS={archs}" in docker_argv("sh", no_settings, Path("/out"), gpu_archs=archs)

@@ -22,7 +22,6 @@ from cuzkops.steps.build import Artifact, BuildRequest, build
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
 
     from cuzkops.remote.host import Host
 
@@ -184,6 +183,7 @@ def base_image(docker: str) -> str:
 def docker_artifact(docker: str, base_image: str, tmp_path_factory: pytest.TempPathFactory) -> Artifact:
     """The artifact that `cuzkops build --builder docker` makes of this tree, without what no host of the tests uses."""
     out = tmp_path_factory.mktemp("docker") / "artifact"
-    settings: Any = {"base_image": base_image, "gpu_archs": "none", "docker": docker, "timeout_s": DOCKER_BUILD_S}
-    request = BuildRequest("docker", out, **settings)
+    request = BuildRequest(
+        "docker", out, base_image=base_image, gpu_archs="none", docker=docker, timeout_s=DOCKER_BUILD_S
+    )
     return build(request, lambda _: None)

@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import tarfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -124,8 +124,9 @@ def test_daemon_is_one_process_and_writes_nothing_into_the_release(
 def test_second_build_is_the_same_artifact(
     docker: str, base_image: str, docker_artifact: Artifact, tmp_path: Path
 ) -> None:
-    settings: Any = {"base_image": base_image, "gpu_archs": "none", "docker": docker, "timeout_s": 280}
-    request = BuildRequest("docker", tmp_path / "again", **settings)
+    request = BuildRequest(
+        "docker", tmp_path / "again", base_image=base_image, gpu_archs="none", docker=docker, timeout_s=280
+    )
     lines: list[str] = []
     again = build(request, lines.append)
     assert again.manifest.layers == docker_artifact.manifest.layers
@@ -136,8 +137,10 @@ def test_second_build_is_the_same_artifact(
 def test_with_kernels_of_a_gpu_the_release_brings_cupy_and_needs_a_driver_alone(
     docker: str, base_image: str, docker_artifact: Artifact, tmp_path: Path
 ) -> None:
-    settings: Any = {"base_image": base_image, "gpu_archs": GPU_ARCHS, "docker": docker, "timeout_s": 1200}
-    made = build(BuildRequest("docker", tmp_path / "gpu", **settings), lambda _: None)
+    request = BuildRequest(
+        "docker", tmp_path / "gpu", base_image=base_image, gpu_archs=GPU_ARCHS, docker=docker, timeout_s=1200
+    )
+    made = build(request, lambda _: None)
     layers = {layer.name: layer for layer in made.manifest.layers}
     assert list(layers) == ["runtime", "gpu", "native", "app"]
     for name in ("runtime", "app"):  # the same as without

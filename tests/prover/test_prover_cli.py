@@ -164,7 +164,6 @@ def test_check_of_the_example(capsys: pytest.CaptureFixture[str]) -> None:
     assert answer["ok"]
     assert answer["problems"] == []
     assert answer["need_gpu_bytes"] == 0
-
     assert answer["need_host_bytes"] > (MUL60 / "circuit.zkey").stat().st_size
     assert len(answer["config_sha256"]) == 64
 
