@@ -118,6 +118,7 @@ def main() -> int:
     if not found:
         sys.stderr.write(f"device_code: {NATIVE} holds no kernels for {options.arch}: make cuda\n")
         return 1
+    print(f"# Kernels for {options.arch}, by `python bench/device_code.py --arch {options.arch}`\n")
     print(table(found))
     return 0
 

@@ -57,6 +57,7 @@ class DeployConfig:
         budget_bytes: The explicit memory budget, or None where there is none or it is ``auto``.
         source: The file that was read, or words for the default, for messages.
         places: Circuit name -> where it was given: ``circuits.0`` of the file, or ``--circuit NAME``.
+        uses_gpu: Whether its backend is that of a GPU.
     """
 
     text: bytes
@@ -67,6 +68,7 @@ class DeployConfig:
     budget_bytes: int | None
     source: str
     places: dict[str, str] = field(default_factory=dict)
+    uses_gpu: bool = False
 
     @property
     def host_digests(self) -> dict[str, str]:
@@ -195,7 +197,9 @@ def _settle(
     text = dump_toml(document).encode()
     digest = hashlib.sha256(text).hexdigest()
     name = str(document["daemon"]["name"])
-    config = DeployConfig(text, digest, name, carried, host, budget_bytes, source, places)
+    gpus = document.get("gpus")
+    uses_gpu = isinstance(gpus, dict) and gpus.get("backend") == "cuda"
+    config = DeployConfig(text, digest, name, carried, host, budget_bytes, source, places, uses_gpu)
     if problems:
         raise ConfigurationProblemsError(problems, config)
     return config

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import kernels
@@ -19,8 +20,6 @@ from prover.output import show
 from prover.protocol import CheckAnswer, Problem
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from prover.check_keys import KeysRead
     from prover.config import CircuitFile, Config
 
@@ -139,10 +138,14 @@ def _backend_problem(config: Config) -> Problem | None:
     name = config.settings.gpus.backend
     if name == "host":  # opened by every start; here it would only cost time
         return None
+    release = os.environ.get("PROVER_RELEASE_DIR")
+    if release and not Path(release, "gpu").is_dir():
+        hint = 'write backend = "host", or deploy an artifact that was built for GPUs (`cuzkops build --gpu-archs all`)'
+        return Problem(where="gpus.backend", message="this release was built without kernels for GPUs", hint=hint)
     try:
         kernels.backend(name).close()
     except KernelError as error:
-        hint = 'write backend = "host", or take an artifact that was built for GPUs (`cuzkops build --gpu-archs`)'
+        hint = 'see what `nvidia-smi` says (CUDA 13 needs a driver of branch 580 or newer), or write backend = "host"'
         return Problem(where="gpus.backend", message=str(error), hint=hint)
     return None
 

@@ -30,18 +30,21 @@ from cuzkops.commands.options import (
     size_bytes,
 )
 from cuzkops.commands.ship import carried_config, transfers_shown
-from cuzkops.errors import OpsError
+from cuzkops.errors import OpsError, UsageError
 from cuzkops.session import Place
 from cuzkops.state import new_run_id
 from cuzkops.units import format_duration_s, parse_duration_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
+    from cuzkops.commands.options import BuilderName
     from cuzkops.memory_verdict import Reason, Sample
     from cuzkops.rendering import Screen
     from cuzkops.session import Session
     from cuzkops.state import RunFolder, State
+    from cuzkops.steps.build import BuildRequest
     from cuzkops.steps.deploy import AlreadyRunning, DeployResult
     from cuzkops.steps.ship import Transfer
 
@@ -80,7 +83,7 @@ def deploy(
     from cuzkops.steps.build import load_artifact  # noqa: PLC0415 - the same
     from cuzkops.steps.preflight import refuse_losing_circuits  # noqa: PLC0415 - the same
 
-    source = artifact or build_request(builder, base_image, gpu_archs, DEFAULT_ARTIFACT, "60m")  # refuses at once
+    source = _source(artifact, builder, base_image, gpu_archs)  # refuses at once
     with _host_joins_in(place, size_bytes(need)):
         carried = carried_config(place, config, circuit, budget)
     place, state = replace(place, name=carried.name), place.session.state
@@ -107,6 +110,18 @@ def deploy(
             view = DeployView(place.session, run, place.again("deploy"), place.placed)
             result = (step.deploy if restart else step.deploy_changes)(host, layout, request, view)
         _show(place, run, result)
+
+
+def _source(
+    artifact: Path | None, builder: BuilderName | None, base_image: str | None, gpu_archs: str | None
+) -> Path | BuildRequest:
+    """What is deployed: an artifact that was built, or one to build."""
+    if artifact is None:
+        return build_request(builder, base_image, gpu_archs, DEFAULT_ARTIFACT, "60m")
+    if (builder, base_image, gpu_archs) != (None, None, None):
+        message = "--builder, --base-image and --gpu-archs say how to build, and --artifact names what was built"
+        raise UsageError("build", message, "leave them out, or leave out --artifact")
+    return artifact
 
 
 def _show(place: Place, run: RunFolder, result: DeployResult | AlreadyRunning) -> None:

@@ -108,7 +108,7 @@ Thorough = Annotated[
 Keep = Annotated[
     int,
     typer.Option(
-        "--keep", metavar="N", min=1, help="Releases of this daemon that stay on the host, besides those in use."
+        "--keep", metavar="N", min=1, help="The newest N releases of this daemon stay on the host, and those in use."
     ),
 ]
 KEEP = 5

@@ -51,7 +51,11 @@ def adopt(host: Host, layout: Layout, pid: int) -> DaemonRecord:
     logs, exe_sha256 = _look(host, pid)
     if not exe_sha256:
         message = f"the executable of {process.label} on {host.target} cannot be read"
-        raise OpsError("adopt-permission", message, f"connect as {process.user} or as root")
+        raise OpsError(
+            "adopt-permission",
+            message,
+            f"connect as {' or as '.join(dict.fromkeys((process.user, 'root')))}",
+        )
     started_unix_ns = round(process.started_unix_s * 1e9)
     record = DaemonRecord(
         name=layout.name,

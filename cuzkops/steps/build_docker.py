@@ -104,15 +104,16 @@ def docker_argv(
 
 
 def checked_gpu_archs(text: str, place: str) -> str:
-    """The GPU architectures that a text from ``place`` names, as the Dockerfile takes them.
+    """The GPU architectures that a text from ``place`` names, as the Dockerfile takes them: sm_90 is 90.
 
     Raises:
         UsageError: It names something else, or nothing.
     """
-    if not _GPU_ARCHS.fullmatch(text.strip()):
+    plain = re.sub(r"\bsm_(?=[0-9])", "", text.strip())
+    if not _GPU_ARCHS.fullmatch(plain):
         message = f"{place}: {text!r} names no GPU architectures"
         raise UsageError("gpu-archs", message, 'write numbers such as "90 100", names such as compute_90, all or none')
-    return text.strip()
+    return plain
 
 
 def secrets() -> dict[str, Path]:

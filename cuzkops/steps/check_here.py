@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from prover.protocol import Problem
 
 _TIMEOUT_S = 120.0
-_OF_THE_HOST = ("gpus", "memory.budget")
-"""What is wrong with these may be right on the host."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +147,9 @@ def _is_certain(problem: Problem, config: DeployConfig) -> bool:
         return where.partition(" (")[2].removesuffix(")") in config.circuits
     if where == "circuits" or where.startswith("circuit "):  # sizes against the budget, which may be the host's
         return config.budget_bytes is not None
-    return not where.startswith(_OF_THE_HOST)
+    if where == "gpus.backend":  # a GPU that is not here may be there; a name of no backend is none anywhere
+        return not config.uses_gpu
+    return not where.startswith("memory.budget")
 
 
 def _finding(problem: Problem, config: DeployConfig, folder: str) -> Finding:

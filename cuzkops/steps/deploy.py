@@ -207,9 +207,15 @@ class _Deploy:
         with observed(self._observer, "preflight") as done:
             refuse_locked(self._host, self._layout, self._request.owner)  # before a build that may take minutes
             need_bytes = self._request.declared_need_bytes
-            # Whether others on the GPU stand in the way is known after the check.
+            config = self._request.config
+            # How much of a GPU is needed, and whether others on it stand in the way, is known after the check.
             report = preflight_host(
-                self._host, self._layout, need_bytes, budget_bytes=self._request.config.budget_bytes, needs_gpu=False
+                self._host,
+                self._layout,
+                need_bytes,
+                budget_bytes=config.budget_bytes,
+                needs_gpu=False,
+                need_gpu_bytes=int(config.uses_gpu),
             )
             if any(finding.severity == "error" for finding in report.findings):
                 raise_findings([*report.findings, *self._foreseen(report.facts)])
@@ -247,7 +253,8 @@ class _Deploy:
         facts = with_python(self._host, facts, artifact.manifest)
         here = check_here(artifact, self._request.config)  # before anything travels
         space = preflight_space(self._host, self._layout, self._request.shipping(artifact))
-        return [*preflight_manifest(facts, artifact.manifest), *space, *here.findings], here.sentence
+        fits = preflight_manifest(facts, artifact.manifest, uses_gpu=self._request.config.uses_gpu)
+        return [*fits, *space, *here.findings], here.sentence
 
     def _preflight_manifest(self, facts: HostFacts, artifact: Artifact) -> list[Finding]:
         with observed(self._observer, "preflight of the build") as done:

@@ -112,14 +112,19 @@ def with_python(host: Host, facts: HostFacts, manifest: Manifest) -> HostFacts:
     return facts.model_copy(update={"pythons": facts.pythons | found})
 
 
-def preflight_manifest(facts: HostFacts, manifest: Manifest) -> list[Finding]:
+def preflight_manifest(facts: HostFacts, manifest: Manifest, *, uses_gpu: bool = False) -> list[Finding]:
     """Compare what was built with what the host is.
 
     Args:
         facts: The host.
         manifest: The artifact.
+        uses_gpu: Whether the daemon is configured to compute on a GPU.
     """
     findings = []
+    if uses_gpu and not any(layer.name == "gpu" for layer in manifest.layers):
+        message = 'the configuration says gpus.backend = "cuda", and the artifact was built without kernels for GPUs'
+        hint = "build it with --builder docker and --gpu-archs all, or for the host's GPU alone, such as 90"
+        findings.append(Finding("no-gpu-kernels", "error", "artifact", message, hint))
     architecture = manifest.target.partition("-")[0]
     if architecture != facts.machine:
         message = f"the artifact is for {architecture}, the host is {facts.machine}"

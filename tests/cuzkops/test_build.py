@@ -157,7 +157,8 @@ def test_gpu_architectures_go_to_the_docker_build_and_anything_else_is_refused(n
     for archs in ("90", "80 90,compute_90", "all", "none"):
         assert checked_gpu_archs(f" {archs} ", "x") == archs
         assert f"GPU_ARCHS={archs}" in docker_argv("sh", no_settings, Path("/out"), gpu_archs=archs)
-    for archs in ("sm_90", "90 all", "x; y", "", " ", "90\n90 "):
+    assert checked_gpu_archs("sm_90 compute_80, sm_100", "x") == "90 compute_80, 100"
+    for archs in ("sm_ninety", "90 all", "x; y", "", " ", "90\n90 "):
         with pytest.raises(UsageError, match=r"^--gpu-archs: '.*' names no GPU architectures$") as caught:
             checked_gpu_archs(archs, "--gpu-archs")
         assert caught.value.hint == 'write numbers such as "90 100", names such as compute_90, all or none'
@@ -180,8 +181,8 @@ def test_gpu_architectures_are_those_of_the_option_the_environment_or_the_projec
     assert chosen("none") == "none"
     with pytest.raises(UsageError, match=r"^--gpu-archs: '' names no"):  # nobody asked for all of them
         chosen("")
-    monkeypatch.setenv("GPU_ARCHS", "sm_90")
-    with pytest.raises(UsageError, match=r"^\$GPU_ARCHS: 'sm_90' names no"):
+    monkeypatch.setenv("GPU_ARCHS", "ninety")
+    with pytest.raises(UsageError, match=r"^\$GPU_ARCHS: 'ninety' names no"):
         chosen(None)
     monkeypatch.delenv("GPU_ARCHS")
     (tmp_path / "cuzkops.toml").write_text('gpu_archs = " "\n')

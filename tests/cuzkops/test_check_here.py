@@ -63,11 +63,22 @@ def test_problems_of_every_host_are_told_from_those_of_this_one(
     config = make_config()
     here = check_here(artifact, config)
     assert here.sentence == "the configuration was checked here by the artifact"
-    assert [finding.where for finding in here.findings] == ["daemon.colour", "circuits.0 (mul)"]
+    assert [finding.where for finding in here.findings] == ["daemon.colour", "circuits.0 (mul)", "gpus.devices"]
     explicit = load_configuration(None, circuits={"mul": config.circuits["mul"].path}, budget="1GiB")
     found = [finding.where for finding in check_here(artifact, explicit).findings]
-    assert found == ["daemon.colour", "--circuit mul", "circuits", "circuit mul"]
+    assert found == ["daemon.colour", "--circuit mul", "circuits", "circuit mul", "gpus.devices"]
     assert {finding.severity for finding in here.findings} == {"error"}
+
+
+def test_a_gpu_that_is_not_here_may_be_there_and_a_backend_that_is_none_is_none_anywhere(
+    make_artifact: Callable[..., Artifact], tmp_path: Path
+) -> None:
+    artifact = make_artifact(launcher=answering(problem("gpus.backend")))
+    for backend, found in (("cuda", []), ("gpu", ["gpus.backend"])):
+        (tmp_path / "c.toml").write_text(f'[gpus]\nbackend = "{backend}"\n')
+        config = load_configuration(tmp_path / "c.toml")
+        assert config.uses_gpu == (backend == "cuda")
+        assert [finding.where for finding in check_here(artifact, config).findings] == found
 
 
 def test_the_keys_of_this_machine_are_looked_at(

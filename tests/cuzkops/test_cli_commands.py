@@ -286,3 +286,11 @@ def record_as_daemon(tmp_path: Path, process: subprocess.Popen[bytes]) -> None:
 def test_what_cannot_be_the_name_of_a_release(release: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["launch", "local", "--remote-dir", str(tmp_path), "--release", release]) == 2
     assert "is not the name of a release" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--builder", "local"], ["--base-image", "x"], ["--gpu-archs", "90"]])
+def test_how_to_build_and_what_was_built_exclude_each_other(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["deploy", "local", "--remote-dir", str(tmp_path / "r"), "--artifact", "x", *words]) == 2
+    assert "say how to build, and --artifact names what was built" in capsys.readouterr().err

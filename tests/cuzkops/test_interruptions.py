@@ -103,7 +103,7 @@ def test_the_command_that_goes_on_repeats_every_option(
     config.write_text("")
     where = [*place, "--identity", str(tmp_path / "a key"), "--host-key", "strict"]
     given = ["--config", str(config), "--circuit", f"a={key}", "--circuit", f"b={key}", "--budget", "64MiB"]
-    given += ["--builder", "local", "--base-image", "debian:11", "--artifact", artifact, "--need", "1MiB"]
+    given += ["--artifact", artifact, "--need", "1MiB"]
     given += ["--timeout", "5m", "--grace", "3s"]
     sentence = said(capsys, "deploy", *where, *given)
     assert shlex.split(sentence.partition("go on with: ")[2]) == ["cuzkops", "deploy", *where, *given]

@@ -272,6 +272,14 @@ def test_a_fitting_artifact_has_no_finding(facts: HostFacts) -> None:
     assert preflight_manifest(facts, manifest()) == []
 
 
+def test_a_daemon_for_a_gpu_needs_an_artifact_with_kernels_for_gpus(facts: HostFacts) -> None:
+    (finding,) = preflight_manifest(facts, manifest(), uses_gpu=True)
+    assert (finding.code, finding.severity) == ("no-gpu-kernels", "error")
+    assert "--gpu-archs all" in finding.hint
+    layers = [Layer(name=name, sha256="0" * 64, n_bytes=10) for name in ("app", "gpu")]
+    assert preflight_manifest(facts, manifest(layers=layers), uses_gpu=True) == []
+
+
 @pytest.mark.parametrize(
     ("host_is", "artifact_is", "code", "said"),
     [
