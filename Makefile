@@ -61,7 +61,7 @@ cuda: env ## the kernels of the cuda backend; GPU_ARCHS="90 compute_80" for some
 device-bundle: kernels cuda ## (PEER=peer.so adds the peer) dist/device-bundle: what a bare GPU machine with Python 3.12 and CuPy needs to test and measure
 	$(BIN)/python bench/bundle.py $(if $(PEER),--peer $(PEER))
 
-test-gpu: kernels cuda ## the tests that need an NVIDIA device (and CuPy: pip install -e '.[gpu]')
+test-gpu: kernels cuda ## the tests that need an NVIDIA device (and CuPy: .venv/bin/pip install --require-hashes -r requirements-gpu.lock)
 	$(BIN)/pytest -m gpu tests/gpu
 
 UV_COMPILE = uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --no-annotate --python-version 3.11

@@ -208,13 +208,13 @@ class _Deploy:
             refuse_locked(self._host, self._layout, self._request.owner)  # before a build that may take minutes
             need_bytes = self._request.declared_need_bytes
             config = self._request.config
-            # How much of a GPU is needed, and whether others on it stand in the way, is known after the check.
+            # How much of a GPU is needed is known after the check.
             report = preflight_host(
                 self._host,
                 self._layout,
                 need_bytes,
                 budget_bytes=config.budget_bytes,
-                needs_gpu=False,
+                needs_gpu=config.uses_gpu,
                 need_gpu_bytes=int(config.uses_gpu),
             )
             if any(finding.severity == "error" for finding in report.findings):

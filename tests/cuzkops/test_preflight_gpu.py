@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from stand_ins import recorded_kernel
 
+from cuzkops import cli
 from cuzkops.configuration import load_configuration
 from cuzkops.errors import UsageError
 from cuzkops.remote.layout import Layout
@@ -170,3 +171,17 @@ def test_a_folder_where_nothing_can_be_executed_is_refused(host: LocalHost, layo
         assert finding.message == f"nothing can be executed in {layout.remote_dir}: it is mounted noexec"
     finally:
         subprocess.run(["umount", layout.remote_dir], check=True)
+
+
+def test_a_configuration_for_a_gpu_is_refused_before_a_build_where_there_is_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if Path("/dev/nvidiactl").exists():
+        pytest.skip("this machine has a GPU")
+    (tmp_path / "c.toml").write_text('[gpus]\nbackend = "cuda"\n')
+    place = ["local", "--remote-dir", str(tmp_path / "remote"), "--config", str(tmp_path / "c.toml")]
+    assert cli.run(["deploy", *place, "--builder", "docker"]) == 2
+    said = capsys.readouterr().err
+    assert "the daemon needs a GPU, and the host shows no NVIDIA device" in said
+    assert "build: " not in said
+    assert not (tmp_path / "remote").exists()
