@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from cuzkops.errors import OpsError, UsageError
 from cuzkops.paths import current_folder
 from cuzkops.project import Project, find_project
+from cuzkops.state import LastPlace, State
 from cuzkops.target import Target, parse_target
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from cuzkops.remote.host import Host
     from cuzkops.remote.layout import Layout
     from cuzkops.rendering import Screen
-    from cuzkops.state import State
 
 TargetSource = Literal["the command line", "CUZKOPS_TARGET", "cuzkops.toml", "the last command"]
 
@@ -96,12 +96,19 @@ class Place:
         with open_host(self.target, access, on_host_key=self.screen.say) as host:
             layout = resolve_layout(host, self.remote_dir, self.name)
             if remember:
-                self.session.state.remember_target(str(self.target))
+                self.session.state.remember_place(self.last_place())
             try:
                 yield host, layout
             except OpsError as error:
                 error.message, error.hint = self.placed(error.message), self.placed(error.hint)
                 raise
+
+    def last_place(self) -> LastPlace:
+        """This place as the commands that follow find it."""
+        from prover.protocol import DEFAULT_NAME, DEFAULT_REMOTE_DIR  # noqa: PLC0415 - `--help` loads no records
+
+        name = None if self.name == DEFAULT_NAME else self.name
+        return LastPlace(str(self.target), name, None if self.remote_dir == DEFAULT_REMOTE_DIR else self.remote_dir)
 
     def locked(self, host: Host, layout: Layout, step: str) -> AbstractContextManager[object]:
         """Hold the lock of the host for a block, which is one step."""
@@ -146,7 +153,8 @@ def find_place(
 ) -> Place:
     """Settle where a command works, and print the target.
 
-    The target is the argument, else CUZKOPS_TARGET, else that of cuzkops.toml, else the last command's.
+    The target is the argument, else CUZKOPS_TARGET, else that of cuzkops.toml, else the last command's. With the last
+    command's target come its daemon and its folder, where nothing else names them.
 
     Raises:
         UsageError: No target is known, or one that is not a target; the sentence says where it came from.
@@ -157,33 +165,40 @@ def find_place(
         if value == "":  # a variable that is not set must not mean the default daemon
             raise UsageError("usage", f"{option} is empty", "is a variable not set? leave it out for the default")
     project = find_project(current_folder())
-    text, source = _choose_target(target, project, session.state)
+    last, source = _choose_target(target, project, session.state)
     try:
-        found = parse_target(text)
+        found = parse_target(last.target)
     except UsageError as error:
         raise UsageError(error.code, f"{error.message} (from {source})", error.hint) from error
-    session.screen.say(f"target: {found}" + ("" if source == "the command line" else f" (from {source})"))
+    name, remote_dir = name or project.name, remote_dir or project.remote_dir
+    known = "".join(
+        f" {option} {word}"
+        for option, given, word in (("--name", name, last.name), ("--remote-dir", remote_dir, last.remote_dir))
+        if given is None and word is not None
+    )
+    session.screen.say(f"target: {found}{known}" + ("" if source == "the command line" else f" (from {source})"))
+    name = name or last.name
     return Place(
         session=session,
         project=project,
         target=found,
         target_source=source,
-        name=name or project.name or DEFAULT_NAME,
-        remote_dir=remote_dir or project.remote_dir or DEFAULT_REMOTE_DIR,
+        name=name or DEFAULT_NAME,
+        remote_dir=remote_dir or last.remote_dir or DEFAULT_REMOTE_DIR,
         identity=identity or project.identity,
         host_key=host_key,
-        name_given=name is not None or project.name is not None,
+        name_given=name is not None,
     )
 
 
-def _choose_target(argument: str | None, project: Project, state: State) -> tuple[str, TargetSource]:
+def _choose_target(argument: str | None, project: Project, state: State) -> tuple[LastPlace, TargetSource]:
     if argument is not None:  # an empty one is a mistake, such as a variable that is not set
-        return argument, "the command line"
+        return LastPlace(argument), "the command line"
     if environment := os.environ.get("CUZKOPS_TARGET"):
-        return environment, "CUZKOPS_TARGET"
+        return LastPlace(environment), "CUZKOPS_TARGET"
     if project.target:
-        return project.target, "cuzkops.toml"
-    if last := state.last_target():
+        return LastPlace(project.target), "cuzkops.toml"
+    if last := state.last_place():
         return last, "the last command"
     raise UsageError(
         "no-target",

@@ -1,4 +1,4 @@
-"""What the tool remembers between commands: the last target, who this client is, and a folder a run.
+"""What the tool remembers between commands: the last place, who this client is, and a folder a run.
 
 ::
 
@@ -137,6 +137,21 @@ class RunFolder:
 
 
 @dataclass(frozen=True)
+class LastPlace:
+    """Where the last command worked.
+
+    Args:
+        target: The host.
+        name: The daemon's name, or None for the default one.
+        remote_dir: Folder on the host, or None for the default one.
+    """
+
+    target: str
+    name: str | None = None
+    remote_dir: str | None = None
+
+
+@dataclass(frozen=True)
 class State:
     """The tool's state directory.
 
@@ -146,23 +161,25 @@ class State:
 
     root: Path
 
-    def last_target(self) -> str | None:
-        """The target of the last command that reached its host, or None."""
+    def last_place(self) -> LastPlace | None:
+        """Where the last command that reached its host worked, or None."""
         try:
             stored = json.loads((self.root / "last-target.json").read_bytes())
-            if stored["schema"] == 1 and isinstance(stored["target"], str):
-                return str(stored["target"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return None  # a convenience: damaged is as good as absent, and the target in use is always printed
+            place = LastPlace(stored["target"], stored.get("name"), stored.get("remote_dir"))
+            words = [place.target, *(word for word in (place.name, place.remote_dir) if word is not None)]
+            if stored["schema"] == 1 and all(isinstance(word, str) and word for word in words):
+                return place
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None  # a convenience: damaged is as good as absent, and the place in use is always printed
         return None
 
-    def remember_target(self, target: str) -> None:
-        """Make this the last target.
+    def remember_place(self, place: LastPlace) -> None:
+        """Make this the last place.
 
         Raises:
             OpsError: It cannot be written.
         """
-        data = json.dumps({"schema": 1, "target": target})
+        data = json.dumps({"schema": 1, **vars(place)})
         write_atomically(self.root / "last-target.json", data.encode() + b"\n")
 
     def client_id(self) -> str:

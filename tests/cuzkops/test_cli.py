@@ -17,7 +17,7 @@ from cuzkops import errors as tree
 from cuzkops.commands.options import on_host, with_output
 from cuzkops.errors import OpsError
 from cuzkops.session import Place, Session
-from cuzkops.state import open_state
+from cuzkops.state import LastPlace, open_state
 
 ROOT = Path(__file__).parents[2]
 
@@ -182,11 +182,15 @@ def test_the_target_is_the_argument_then_the_environment_then_the_project_then_t
     below = tmp_path / "project" / "a" / "b"
     below.mkdir(parents=True)
     monkeypatch.chdir(below)
-    open_state().remember_target("last-host")
+    open_state().remember_place(LastPlace("last-host"))
     assert where(capsys) == (
         {"target": "last-host", "source": "the last command"},
         "target: last-host (from the last command)\n",
     )
+    open_state().remember_place(LastPlace("last-host", "two", "/srv"))
+    assert where(capsys)[1] == "target: last-host --name two --remote-dir /srv (from the last command)\n"
+    (tmp_path / "project" / "cuzkops.toml").write_text('name = "three"\n')
+    assert where(capsys)[1] == "target: last-host --remote-dir /srv (from the last command)\n"
     (tmp_path / "project" / "cuzkops.toml").write_text('target = "toml-host"\n')
     assert where(capsys) == (
         {"target": "toml-host", "source": "cuzkops.toml"},
@@ -324,7 +328,7 @@ cli.main()
 
 @pytest.mark.usefixtures("probe")
 def test_an_empty_target_is_not_the_last_one(capsys: pytest.CaptureFixture[str]) -> None:
-    open_state().remember_target("gpu1")
+    open_state().remember_place(LastPlace("gpu1"))
     assert cli.run(["where", ""]) == 2
     assert "the host is missing (from the command line)" in capsys.readouterr().err
 

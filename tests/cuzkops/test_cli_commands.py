@@ -14,7 +14,7 @@ import pytest
 from cuzkops import cli
 from cuzkops.remote.lock import this_process
 from cuzkops.rendering import Screen
-from cuzkops.state import open_state
+from cuzkops.state import LastPlace, open_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -237,20 +237,23 @@ def test_a_command_that_reached_its_host_makes_it_the_last_target(
 ) -> None:
     status, document, _ = run(capsys, "kill", "nobody@localhost:1", *place[1:])
     assert (status, document["error"]["code"]) == (3, "refused")
-    assert open_state().last_target() is None
+    assert open_state().last_place() is None
     run(capsys, "kill", *place)
-    assert open_state().last_target() == "local"
+    remote_dir = place[place.index("--remote-dir") + 1]
+    assert open_state().last_place() == LastPlace("local", remote_dir=remote_dir)
     _, _, err = run(capsys, "wait-memory", *place[1:])
     assert "target: local (from the last command)" in err
+    _, _, err = run(capsys, "wait-memory")
+    assert f"target: local --remote-dir {remote_dir} (from the last command)" in err
 
 
 @pytest.mark.parametrize("look", [["status"], ["logs"], ["wait-memory"], ["unlock"], ["kill", "--dry-run"]])
 def test_a_command_that_only_looks_leaves_the_last_target(
     look: list[str], place: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    open_state().remember_target("ops@gpu1")
+    open_state().remember_place(LastPlace("ops@gpu1"))
     run(capsys, *look, *place)
-    assert open_state().last_target() == "ops@gpu1"
+    assert open_state().last_place() == LastPlace("ops@gpu1")
 
 
 def test_a_kill_on_the_last_target_asks_when_interactive(
@@ -261,7 +264,7 @@ def test_a_kill_on_the_last_target_asks_when_interactive(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     record_as_daemon(tmp_path, sleeper)
-    open_state().remember_target("local")
+    open_state().remember_place(LastPlace("local"))
     asked = answer(monkeypatch, reply=False)
     status, document, _ = run(capsys, "kill", *place[1:])
     assert (status, document["error"]["code"], asked) == (1, "not-confirmed", ["Stop it on local?"])

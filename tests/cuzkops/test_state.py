@@ -7,7 +7,7 @@ import pytest
 
 from cuzkops.errors import OpsError, UnreadableError
 from cuzkops.records import Machine, RunRecord
-from cuzkops.state import State, new_run_id, open_state, write_atomically
+from cuzkops.state import LastPlace, State, new_run_id, open_state, write_atomically
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,20 +45,35 @@ def test_the_xdg_folder_is_used_and_a_relative_one_ignored(monkeypatch: pytest.M
         assert open_state().root == tmp_path / ".local" / "state" / "cuzkops"
 
 
-def test_the_last_target_is_remembered(state: State) -> None:
-    assert state.last_target() is None
-    state.remember_target("root@box:22022")
-    state.remember_target("local")
-    assert state.last_target() == "local"
+def test_the_last_place_is_remembered(state: State) -> None:
+    assert state.last_place() is None
+    state.remember_place(LastPlace("root@box:22022"))
+    state.remember_place(LastPlace("local", "two", "/srv/x"))
+    assert state.last_place() == LastPlace("local", "two", "/srv/x")
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b'{"schema": 2, "target": "x"}', b'{"schema": 1, "target": 3}', b"\xff"]
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"schema": 2, "target": "x"}',
+        b'{"schema": 1, "target": 3}',
+        b"\xff",
+        b'{"schema": 1, "target": "x", "name": ""}',
+    ],
 )
 def test_a_damaged_last_target_counts_as_none(state: State, content: bytes) -> None:
     state.root.mkdir()
     (state.root / "last-target.json").write_bytes(content)
-    assert state.last_target() is None
+    assert state.last_place() is None
+
+
+def test_a_last_place_of_an_older_version_is_its_target(state: State) -> None:
+    state.root.mkdir()
+    (state.root / "last-target.json").write_text('{"schema": 1, "target": "x"}')
+    assert state.last_place() == LastPlace("x")
 
 
 def test_the_client_id_stays(state: State) -> None:
@@ -111,7 +126,7 @@ def test_an_atomic_write_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_what_is_stored_is_for_this_user_alone(state: State) -> None:
-    state.remember_target("local")
+    state.remember_place(LastPlace("local"))
     fault = state.write_fault("Traceback\n")
     assert fault.read_text() == "Traceback\n"
     for path in (state.root / "last-target.json", fault):
