@@ -83,7 +83,7 @@ def local_witness(text: str) -> Path:
     """The witness file of this machine, looked at before anything is sent.
 
     Raises:
-        UsageError: It cannot be read, or nothing is in it.
+        UsageError: It cannot be read, or is no witness.
     """
     path = expanded(text, "the witness")
     if not (os.access(path, os.R_OK) and path.is_file()):
@@ -92,6 +92,11 @@ def local_witness(text: str) -> Path:
         )
     if path.stat().st_size == 0:
         raise UsageError("witness", f"{text} is empty", "calculate the witness again")
+    with path.open("rb") as file:
+        begin = file.read(4)
+    if begin != b"wtns":  # as snarkjs begins every witness; the daemon reads the rest
+        what = "a proving key (.zkey)" if begin == b"zkey" else "something else"
+        raise UsageError("witness", f"{text} is no witness (.wtns) but {what}", "name the file that was calculated")
     return path
 
 

@@ -235,6 +235,9 @@ def test_a_witness_without_a_byte_is_refused_before_connecting(
     (tmp_path / "none.wtns").write_bytes(b"")
     status, document, _ = run(capsys, "prove", "mul60", str(tmp_path / "none.wtns"), *place)
     assert (status, document["error"]["message"]) == (2, f"{tmp_path}/none.wtns is empty")
+    status, document, _ = run(capsys, "prove", "mul60", str(WITNESS.with_name("circuit.zkey")), *place)
+    assert status == 2
+    assert document["error"]["message"].endswith("circuit.zkey is no witness (.wtns) but a proving key (.zkey)")
 
 
 def test_an_interruption_keeps_the_proofs_that_arrived(
