@@ -211,7 +211,7 @@ def _circuit(entry: dict[str, Any], folder: Path, taken: set[str]) -> tuple[str,
     if not (isinstance(name, str) and re.fullmatch(NAME_PATTERN, name)):
         raise ValueError(f".name is {name!r}, not a name of letters, digits, '.', '_' or '-'")
     if name in taken:
-        raise ValueError(f".name: {name!r} stands twice")
+        raise ValueError(f".name: {name!r} stands twice", "give one of them another name, or take it out")
     if sha256 is not None and not (isinstance(sha256, str) and re.fullmatch(SHA256_PATTERN, sha256)):
         raise ValueError(f".sha256 of {name} is {sha256!r}, not 64 hexadecimal digits")
     if path is None:

@@ -24,20 +24,22 @@ def clean(place: Place, *, keep: Keep = KEEP, dry_run: DryRun = False) -> None:
     with place.open(remember=False) as (host, layout):
         if dry_run:
             plan = step.plan_clean(host, layout, keep)
-            place.screen.say(plan_text(plan))
+            place.screen.say(plan_text(plan, "would remove"))
             place.screen.plan([] if plan.is_empty else [step.clean_script(layout, plan)])
             return
         place.session.interrupted = f"what was removed is gone; go on with: {place.again('clean')}"
         with place.locked(host, layout, "clean"):
             result = step.clean(host, layout, keep)
-        place.screen.say(plan_text(result.removed))
+        place.screen.say(plan_text(result.removed, "removed"))
         place.screen.result(result, "nothing to remove" if result.removed.is_empty else result.sentence)
 
 
-def plan_text(plan: CleanPlan) -> str:
-    """What goes, by name, and why something stays, for people."""
+def plan_text(plan: CleanPlan, verb: str) -> str:
+    """What goes, by name, and why something stays, for people; ``verb`` is ``"removed"`` or what would be done."""
     kinds = (("release", plan.releases), ("layer", plan.layers), ("key", plan.circuits))
-    lines = [f"{kind} {name}" for kind, names in kinds for name in names] or ["everything there is in use or kept"]
+    lines = [f"{verb} {kind} {name}" for kind, names in kinds for name in names] or [
+        "everything there is in use or kept"
+    ]
     if plan.unknown:
         lines.append(
             f"what {', '.join(plan.unknown)} may use stays: it does not say what it is made of; "

@@ -33,7 +33,7 @@ from cuzkops.commands.ship import carried_config, transfers_shown
 from cuzkops.errors import OpsError, UsageError
 from cuzkops.session import Place
 from cuzkops.state import new_run_id
-from cuzkops.units import format_duration_s, parse_duration_s
+from cuzkops.units import format_bytes, format_duration_s, format_instant, parse_duration_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,9 +41,11 @@ if TYPE_CHECKING:
 
     from cuzkops.commands.options import BuilderName
     from cuzkops.memory_verdict import Reason, Sample
+    from cuzkops.remote.host import Script
     from cuzkops.rendering import Screen
     from cuzkops.session import Session
     from cuzkops.state import RunFolder, State
+    from cuzkops.steps.build import Artifact as BuiltArtifact
     from cuzkops.steps.build import BuildRequest
     from cuzkops.steps.deploy import AlreadyRunning, DeployResult
     from cuzkops.steps.ship import Transfer
@@ -83,7 +85,7 @@ def deploy(
     from cuzkops.steps.build import load_artifact  # noqa: PLC0415 - the same
     from cuzkops.steps.preflight import refuse_losing_circuits  # noqa: PLC0415 - the same
 
-    source = _source(artifact, builder, base_image, gpu_archs)  # refuses at once
+    source = _source(artifact, builder, base_image, gpu_archs)
     with _host_joins_in(place, size_bytes(need)):
         carried = carried_config(place, config, circuit, budget)
     place, state = replace(place, name=carried.name), place.session.state
@@ -104,12 +106,19 @@ def deploy(
         )
         if dry_run:
             built = load_artifact(artifact or DEFAULT_ARTIFACT)
-            place.screen.plan(step.plan(host, layout, request, built, restart=restart))
+            _show_plan(place, built, step.plan(host, layout, request, built, restart=restart))
             return
         with recorded(place, run, "deploy"):
             view = DeployView(place.session, run, place.again("deploy"), place.placed)
             result = (step.deploy if restart else step.deploy_changes)(host, layout, request, view)
         _show(place, run, result)
+
+
+def _show_plan(place: Place, built: BuiltArtifact, scripts: list[Script]) -> None:
+    made, layers = format_instant(built.manifest.built_unix_ns // 10**9), built.manifest.layers
+    names, size = ", ".join(layer.name for layer in layers), format_bytes(sum(layer.n_bytes for layer in layers))
+    place.screen.say(f"would deploy build {built.manifest.build_id} of {built.directory}, made {made}: {names}, {size}")
+    place.screen.plan(scripts)
 
 
 def _source(

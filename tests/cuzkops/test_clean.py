@@ -145,6 +145,10 @@ def test_a_plan_of_nothing_says_so(
     said = capsys.readouterr()
     assert said.out == "nothing would run on the host\n"
     assert "everything there is in use or kept" in said.err
+    for _ in range(2):
+        shipper.ship(layout)
+    assert cli.run(["clean", host.target.host, "--remote-dir", layout.remote_dir, "--dry-run", "--keep", "1"]) == 0
+    assert "would remove release " in capsys.readouterr().err
 
 
 def test_names_that_are_none_of_ours_are_left_alone(host: Host, layout: Layout, shipper: Shipper) -> None:

@@ -171,8 +171,9 @@ def test_a_need_that_the_host_cannot_meet_is_refused_before_anything_changes(
 
 
 def test_a_dry_deploy_prints_every_script_and_changes_nothing(deploy: Callable[..., Any], tmp_path: Path) -> None:
-    status, document, _ = deploy("--dry-run")
+    status, document, said = deploy("--dry-run")
     assert status == 0
+    assert re.search(r"^would deploy build [0-9a-f]{16} of .*, made .* UTC: runtime, native, app, ", said, re.MULTILINE)
     titles = [script["title"] for script in document["plan"]]
     order = [
         next(i for i, title in enumerate(titles) if title.startswith(word))

@@ -135,9 +135,10 @@ def test_an_option_that_is_wrong_is_blamed_and_not_the_file(folder: Path) -> Non
     file = write(folder, '[[circuits]]\nname = "mul"\npath = "mul.zkey"\n')
     with pytest.raises(UsageError) as caught:
         load_configuration(file, circuits={"mul": folder / "mul.zkey"}, budget="lots")
-    head, circuit, budget, hint = caught.value.message.splitlines()
+    head, circuit, other, budget, hint = caught.value.message.splitlines()
     assert head == "2 problems:"
     assert circuit == f"(1) --circuit mul (besides {file}): circuit.name: 'mul' stands twice"
+    assert other == "    hint: give one of them another name, or take it out"
     assert budget.startswith("(2) --budget: 'lots' is not a size: ")
     assert hint == "    hint: write for example 2GiB or 512MiB"
 
