@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from cuzkops.errors import UnreachableError
@@ -129,16 +130,31 @@ class Heart:
 
 
 class _Wake:
-    """Rings when either stream has data or ends. The library clears it when one stream is empty: that is ignored."""
+    """Rings when either stream has data or ends. The library clears it when one stream is empty: that is ignored.
+
+    No ``threading.Event``: Ctrl-C between two of its steps leaves it locked, and then both sides wait for ever.
+    """
 
     def __init__(self) -> None:
-        self.rang = threading.Event()
+        self._rings: SimpleQueue[None] = SimpleQueue()
 
     def set(self) -> None:
-        self.rang.set()
+        if self._rings.empty():
+            self._rings.put(None)
 
     def clear(self) -> None:
         pass
+
+    def forget(self) -> None:
+        """Forget that it rang."""
+        with contextlib.suppress(Empty):
+            while True:
+                self._rings.get_nowait()
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait until it rings, or for so long."""
+        with contextlib.suppress(Empty):
+            self._rings.get(timeout=max(0.0, timeout_s))
 
 
 class SshChannel:
@@ -171,7 +187,7 @@ class SshChannel:
     def receive(self, *, timeout_s: float) -> tuple[bytes, bytes] | None:
         """See ``Channel.receive``."""
         session = self._session
-        self._wake.rang.clear()  # before looking: what comes after that rings again
+        self._wake.forget()  # before looking: what comes after that rings again
         finished = session.eof_received or session.closed  # read before the buffers: nothing comes after it
         out = session.recv(_READ_BYTES) if session.recv_ready() else b""
         err = session.recv_stderr(_READ_BYTES) if session.recv_stderr_ready() else b""
@@ -180,7 +196,7 @@ class SshChannel:
         if finished:
             self._check_link()
             return None
-        self._wake.rang.wait(timeout_s)
+        self._wake.wait(timeout_s)
         return b"", b""
 
     def status(self, *, timeout_s: float) -> int:
